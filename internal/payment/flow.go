@@ -1,0 +1,250 @@
+package payment
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"chargeonce/internal/idempotency"
+	"chargeonce/internal/psp"
+)
+
+// PSP is what the flow asks of the payment service provider. *psp.Client is the real one. Its methods end before the
+// context's deadline and never fail: what is not known is psp.Unknown.
+type PSP interface {
+	Charge(context.Context, psp.ChargeRequest) psp.Result
+	LookUp(ctx context.Context, key string, want psp.Expect) psp.Result
+	Cancel(ctx context.Context, key string, want psp.Expect) psp.Result
+}
+
+// Timing bounds the parts of a request. The zero value takes the defaults.
+type Timing struct {
+	// StoreTimeout bounds the claim, the finish, and the release, each (default 3 s).
+	StoreTimeout time.Duration
+	// Reserve is kept back from the caller's deadline to record the outcome (default 200 ms).
+	Reserve time.Duration
+	// LeaseMargin is added to the longest a request can take, for pauses between its last look at the clock and the last
+	// write (default 3 s).
+	LeaseMargin time.Duration
+	// MinCharge is the least time that is worth starting a charge with (default 50 ms).
+	MinCharge time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	set := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	set(&t.StoreTimeout, 3*time.Second)
+	set(&t.Reserve, 200*time.Millisecond)
+	set(&t.LeaseMargin, 3*time.Second)
+	set(&t.MinCharge, 50*time.Millisecond)
+	return t
+}
+
+// lease is how long the key must be ours for a request that has left to go: until its deadline, then a finish that begins at
+// the last moment, then the margin. So it exceeds the deadline by construction.
+func (t Timing) lease(left time.Duration) time.Duration { return left + t.StoreTimeout + t.LeaseMargin }
+
+// Flow is the flow of a purchase. It is safe for use by many goroutines.
+type Flow struct {
+	db     *sql.DB
+	keys   *idempotency.Store
+	psp    PSP
+	render Renderer
+	timing Timing
+	log    *slog.Logger
+	now    func() time.Time
+
+	running sync.WaitGroup
+}
+
+// NewFlow returns the flow on a database opened by package mysql.
+func NewFlow(db *sql.DB, p PSP, r Renderer, t Timing, log *slog.Logger) *Flow {
+	return &Flow{
+		db: db, keys: idempotency.NewStore(db), psp: p, render: r, timing: t.withDefaults(), log: log,
+		now: func() time.Time { return time.Now().UTC().Truncate(time.Millisecond) },
+	}
+}
+
+// Keys gives the lease store that the flow works on.
+func (f *Flow) Keys() *idempotency.Store { return f.keys }
+
+// Wait returns when every Create that has begun has ended, those whose client has left included, or with ctx's error. A server
+// that stops calls it after it has stopped taking requests.
+func (f *Flow) Wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		f.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Purchase is one request to pay. RPC and Request are what the key's fingerprint is taken of; the rest is what Request says.
+type Purchase struct {
+	UserID        int64
+	Key           idempotency.Key
+	RPC           string
+	Request       proto.Message
+	OrderID       string
+	Amount        int64 // minor units
+	Currency      string
+	PaymentMethod string
+	Description   string
+}
+
+func (p Purchase) charge(paymentID string) psp.ChargeRequest {
+	return psp.ChargeRequest{
+		Key:           idempotency.PSPKey(p.UserID, p.Key),
+		Amount:        p.Amount,
+		Currency:      p.Currency,
+		PaymentMethod: p.PaymentMethod,
+		Description:   p.Description,
+		Metadata:      psp.Metadata{UserID: p.UserID, PaymentID: paymentID, OrderID: p.OrderID},
+	}
+}
+
+// Create takes one request through the flow. ctx must have a deadline. It returns the final answer, or an error that says why
+// there is none: idempotency.ErrReused, ErrParked or *InProgressError, an *[UndecidedError], or the database's.
+//
+// ctx ends the wait of a client, and nothing else: once the key is claimed, every step runs under a context of its own, so
+// that a client who hangs up leaves neither a key locked nor a charge unrecorded.
+func (f *Flow) Create(ctx context.Context, p Purchase) (Answer, error) {
+	f.running.Add(1)
+	defer f.running.Done()
+
+	deadline, err := f.deadline(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	got, err := f.claim(ctx, p, deadline)
+	if err != nil {
+		return Answer{}, err
+	}
+	if got.Stored != nil {
+		return Answer{Stored: *got.Stored, Replayed: true}, nil
+	}
+	if err := ctx.Err(); err != nil { // the client left during the claim; nothing was sent, and nobody waits
+		f.release(ctx, got.Lease)
+		return Answer{}, &UndecidedError{Why: leftOrLate(err), Err: err}
+	}
+	return f.conclude(ctx, got.Lease, f.charge(ctx, p, got.Lease, deadline))
+}
+
+// deadline refuses a request that has too little time left to be worth starting, before it claims anything.
+func (f *Flow) deadline(ctx context.Context) (time.Time, error) {
+	d, ok := ctx.Deadline()
+	if !ok {
+		return time.Time{}, errors.New("payment: a request must have a deadline")
+	}
+	if left := time.Until(d); left < f.timing.Reserve+f.timing.MinCharge {
+		return time.Time{}, &UndecidedError{Why: DeadlineOver,
+			Err: fmt.Errorf("%s left, %s needed to begin: %w", left, f.timing.Reserve+f.timing.MinCharge, context.DeadlineExceeded)}
+	}
+	return d, nil
+}
+
+func (f *Flow) claim(ctx context.Context, p Purchase, deadline time.Time) (idempotency.Acquired, error) {
+	ctx, cancel := f.detached(ctx)
+	defer cancel()
+	return f.keys.Acquire(ctx, idempotency.Claim{
+		UserID: p.UserID, Key: p.Key, RPC: p.RPC, Request: p.Request,
+		PaymentID: NewID(), OrderID: p.OrderID, Amount: p.Amount, Currency: p.Currency,
+		TTL: f.timing.lease(time.Until(deadline)),
+	})
+}
+
+// charge holds neither a database connection nor a transaction while it waits for the PSP.
+func (f *Flow) charge(ctx context.Context, p Purchase, l idempotency.Lease, deadline time.Time) psp.Result {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(-f.timing.Reserve))
+	defer cancel()
+	res := f.psp.Charge(ctx, p.charge(l.PaymentID))
+	if res.Kind == psp.NotSent && l.TakenOver() {
+		res.Kind = psp.Unknown // this request sent nothing, but whoever held the key before may have
+	}
+	return res
+}
+
+// conclude ends a lease by what is known of the charge: final → finish, another purchase's charge → park, all else → release.
+func (f *Flow) conclude(ctx context.Context, l idempotency.Lease, res psp.Result) (Answer, error) {
+	switch {
+	case res.Kind.Final():
+		return f.finish(ctx, l, res)
+	case res.Kind == psp.Mismatch:
+		return Answer{}, f.park(ctx, l, mismatch(res))
+	}
+	f.release(ctx, l)
+	return Answer{}, undecided(res)
+}
+
+// release gives the key back when nothing final is known, so that a retry goes in at once. A failure costs the client a wait
+// until the lease is over, and no money: it is logged.
+func (f *Flow) release(ctx context.Context, l idempotency.Lease) {
+	ctx, cancel := f.detached(ctx)
+	defer cancel()
+	if err := f.keys.Release(ctx, l); err != nil {
+		f.log.WarnContext(ctx, "the key could not be released; its lease ends by itself",
+			"key", l.Key.Hint(), "lease", l.Token, "error", err)
+	}
+}
+
+// park puts the key aside for a person and says so loudly.
+func (f *Flow) park(ctx context.Context, l idempotency.Lease, reason string) error {
+	ctx, cancel := f.detached(ctx)
+	defer cancel()
+	f.log.ErrorContext(ctx, "payment parked: a person has to look",
+		"key", l.Key.Hint(), "user_id", l.UserID, "payment_id", l.PaymentID, "lease", l.Token, "reason", reason)
+	err := f.keys.Park(ctx, l, reason)
+	if err != nil && !errors.Is(err, idempotency.ErrLeaseLost) {
+		return err
+	}
+	return idempotency.ErrParked
+}
+
+// detached bounds a step by itself in place of by the client.
+func (f *Flow) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), f.timing.StoreTimeout)
+}
+
+func mismatch(res psp.Result) string {
+	if res.Err != nil {
+		return res.Err.Error()
+	}
+	return "the PSP holds another charge under this key"
+}
+
+func leftOrLate(err error) Undecided {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return DeadlineOver
+	}
+	return ClientLeft
+}
+
+// undecided names the reason for which a result that is not final ends a request.
+func undecided(res psp.Result) *UndecidedError {
+	e := &UndecidedError{Why: OutcomeUnknown, RetryAfter: res.RetryAfter, Err: res.Err}
+	switch {
+	case res.Kind == psp.NotSent && res.NotSent == psp.BulkheadFull:
+		e.Why = Overloaded
+	case res.Kind == psp.NotSent && res.NotSent == psp.DeadlineTooLow:
+		e.Why = DeadlineOver
+	case res.Kind == psp.NotSent:
+		e.Why = PSPUnavailable
+	case errors.Is(res.Err, context.DeadlineExceeded):
+		e.Why = DeadlineOver
+	}
+	return e
+}
