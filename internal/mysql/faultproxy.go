@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type FaultProxy struct {
 
 	ln     net.Listener
 	target string
+	quit   chan struct{}
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -44,6 +46,8 @@ const (
 	// HoldStatement cuts the client's connection at once and passes the statement on to the server only when [Fault.Deliver] is
 	// closed: the late effect of a statement that everybody has given up.
 	HoldStatement
+	// Delay passes the statement on when [Fault.Deliver] is closed, and loses nothing.
+	Delay
 )
 
 // Fault happens to the statements that contain Match, the first Skip of them excepted, Times times (0: once).
@@ -52,7 +56,7 @@ type Fault struct {
 	Match string
 	Skip  int
 	Times int
-	// Deliver is needed for HoldStatement. Done, if set, is closed when the server has answered the held statement.
+	// Deliver is needed for HoldStatement and Delay. Done, if set, is closed when the server has answered the held statement.
 	Deliver <-chan struct{}
 	Done    chan<- struct{}
 
@@ -70,7 +74,7 @@ func NewFaultProxy(t TB, dsn string) *FaultProxy {
 	if err != nil {
 		t.Fatalf("fault proxy: %v", err)
 	}
-	p := &FaultProxy{ln: ln, target: cfg.Addr, conns: map[net.Conn]struct{}{}}
+	p := &FaultProxy{ln: ln, target: cfg.Addr, quit: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	cfg.Addr = ln.Addr().String()
 	p.DSN = cfg.FormatDSN()
 	p.wg.Go(p.accept)
@@ -101,6 +105,18 @@ func (p *FaultProxy) Fired(match string) int {
 	return n
 }
 
+// AwaitFired returns when faults with this Match have happened n times.
+func (p *FaultProxy) AwaitFired(t TB, match string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for try := 0; p.Fired(match) < n; try++ {
+		if Pause(ctx, try, 10*time.Millisecond) != nil {
+			t.Fatalf("fault proxy: %q fired %d times; want %d", match, p.Fired(match), n)
+		}
+	}
+}
+
 func (p *FaultProxy) pick(query string) (Fault, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,6 +134,7 @@ func (p *FaultProxy) pick(query string) (Fault, bool) {
 }
 
 func (p *FaultProxy) close() {
+	close(p.quit)
 	p.mu.Lock()
 	p.closed = true
 	for c := range p.conns {
@@ -167,6 +184,7 @@ func (p *FaultProxy) serve(client, server net.Conn) {
 		down    sync.WaitGroup
 	)
 	down.Go(func() {
+		defer close(answers)
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := server.Read(buf)
@@ -204,12 +222,16 @@ func (p *FaultProxy) up(client, server net.Conn, answers <-chan struct{}, lose c
 		if hit && f.Kind == LoseStatement {
 			return
 		}
+		if hit && f.Kind == Delay {
+			p.await(f.Deliver)
+			hit = false
+		}
 		if hit {
 			close(lose)
 		}
 		if hit && f.Kind == HoldStatement {
 			closeConn(client)
-			<-f.Deliver
+			p.await(f.Deliver)
 		}
 		if _, err := server.Write(packet); err != nil {
 			return
@@ -217,7 +239,7 @@ func (p *FaultProxy) up(client, server net.Conn, answers <-chan struct{}, lose c
 		if !hit {
 			continue
 		}
-		<-answers // or nothing at all if the server goes down: then close ends it through the server's connection
+		<-answers
 		if f.Done != nil {
 			close(f.Done)
 		}
@@ -227,6 +249,14 @@ func (p *FaultProxy) up(client, server net.Conn, answers <-chan struct{}, lose c
 			}
 		}
 		return
+	}
+}
+
+// await waits for a test's go-ahead, or for the test's end.
+func (p *FaultProxy) await(deliver <-chan struct{}) {
+	select {
+	case <-deliver:
+	case <-p.quit:
 	}
 }
 
