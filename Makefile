@@ -1,0 +1,45 @@
+# Needs Go, git, make, bash and a C compiler (for the race detector). Plain `make` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GOFLAGS_BUILD := -trimpath
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## Run every scenario of the demo: one purchase, every failure, one charge
+	@deploy/mysql/with bin/lab demo
+
+.PHONY: up
+up: build ## Start MySQL, PSP, server and reconciliation in the background; prints a curl line
+	@deploy/local up
+
+.PHONY: down
+down: ## End what `make up` started
+	@deploy/local down
+
+.PHONY: test
+test: ## Run all tests, with the race detector, on a MySQL that it starts
+	@deploy/mysql/with go test -race -timeout 10m ./...
+
+.PHONY: build
+build: ## Build the programs into bin/
+	@CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o bin/ ./cmd/...
+
+.PHONY: lint
+lint: ## Check the code and the contract
+	@go run -C internal/tools ./generate lint
+
+.PHONY: generate
+generate: ## Make the Go, gRPC, gateway and OpenAPI files from the .proto files
+	@go run -C internal/tools ./generate
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZTIME (30s)
+	@for target in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oHE '^func Fuzz[A-Za-z0-9_]*' | sed 's/:func /:/'); do \
+	  dir=$$(dirname "$${target%%:*}"); name=$${target##*:}; \
+	  echo "fuzz $$dir $$name"; deploy/mysql/with go test "$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime "$${FUZZTIME:-30s}"; \
+	done
