@@ -106,14 +106,15 @@ type Purchase struct {
 	Description   string
 }
 
-func (p Purchase) charge(paymentID string) psp.ChargeRequest {
+func (p Purchase) charge(l idempotency.Lease) psp.ChargeRequest {
 	return psp.ChargeRequest{
 		Key:           idempotency.PSPKey(p.UserID, p.Key),
 		Amount:        p.Amount,
 		Currency:      p.Currency,
 		PaymentMethod: p.PaymentMethod,
 		Description:   p.Description,
-		Metadata:      psp.Metadata{UserID: p.UserID, PaymentID: paymentID, OrderID: p.OrderID},
+		Metadata:      psp.Metadata{UserID: p.UserID, PaymentID: l.PaymentID, OrderID: p.OrderID},
+		MayExist:      l.TakenOver(),
 	}
 }
 
@@ -171,7 +172,7 @@ func (f *Flow) claim(ctx context.Context, p Purchase, deadline time.Time) (idemp
 func (f *Flow) charge(ctx context.Context, p Purchase, l idempotency.Lease, deadline time.Time) psp.Result {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(-f.timing.Reserve))
 	defer cancel()
-	res := f.psp.Charge(ctx, p.charge(l.PaymentID))
+	res := f.psp.Charge(ctx, p.charge(l))
 	if res.Kind == psp.NotSent && l.TakenOver() {
 		res.Kind = psp.Unknown // this request sent nothing, but whoever held the key before may have
 	}
@@ -239,7 +240,7 @@ func undecided(res psp.Result) *UndecidedError {
 	switch {
 	case res.Kind == psp.NotSent && res.NotSent == psp.BulkheadFull:
 		e.Why = Overloaded
-	case res.Kind == psp.NotSent && res.NotSent == psp.DeadlineTooLow:
+	case res.Kind == psp.NotSent && (res.NotSent == psp.DeadlineTooLow || res.NotSent == psp.CallerLeft):
 		e.Why = DeadlineOver
 	case res.Kind == psp.NotSent:
 		e.Why = PSPUnavailable

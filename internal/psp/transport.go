@@ -1,0 +1,84 @@
+package psp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// newTransport makes the pool of connections.
+func newTransport(c Config) *http.Transport {
+	// HTTP/1.1 only. Over HTTP/2 one stalled connection would stall every call, and net/http sends a refused stream's request again.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Protocols: &protocols,
+		// The way of the money is the one in the configuration, not one from HTTPS_PROXY, set for something else.
+		Proxy:               nil,
+		DialContext:         (&net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:     c.TLS.Clone(),
+		TLSHandshakeTimeout: c.DialTimeout,
+		// Every call may keep its connection. How many there are at once is bounded by the bulkhead; a bound here would be a
+		// second queue, without its rules.
+		MaxIdleConns:           c.Slots,
+		MaxIdleConnsPerHost:    c.Slots,
+		IdleConnTimeout:        c.IdleConnTimeout,
+		MaxResponseHeaderBytes: maxBody,
+		DisableCompression:     true, // The bodies are small, and the bound on them holds for what is read.
+	}
+}
+
+// Warm opens as many connections as there are slots, so that the first charges don't pay for their making. The error counts
+// those that could not be opened; the client works without them. Call it once, at start, with a deadline.
+func (c *Client) Warm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
+	defer cancel()
+	type opened struct {
+		resp *http.Response
+		err  error
+	}
+	answers := make(chan opened)
+	for range c.cfg.Slots {
+		go func() {
+			resp, err := c.ping(ctx)
+			answers <- opened{resp, err}
+		}()
+	}
+	// A connection is free for reuse once its answer was read. So all are held until the last has come, or some would
+	// serve two of these requests.
+	var held []*http.Response
+	var first error
+	for range c.cfg.Slots {
+		if a := <-answers; a.err == nil {
+			held = append(held, a.resp)
+		} else if first == nil {
+			first = a.err
+		}
+	}
+	warm := 0
+	for _, resp := range held {
+		_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody))
+		if err = errors.Join(err, resp.Body.Close()); err == nil {
+			warm++
+		} else if first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return fmt.Errorf("psp: %d of %d connections warmed: %w", warm, c.cfg.Slots, first)
+	}
+	return nil
+}
+
+// ping asks the PSP's health page, the one that needs no credential.
+func (c *Client) ping(ctx context.Context) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath("healthz").String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return c.transport.RoundTrip(req)
+}
