@@ -42,6 +42,8 @@ type Claim struct {
 	OrderID  string
 	Amount   int64
 	Currency string
+	// OnePerOrder claims the order along with the key: while another key of the user pays it, or once one has, the claim fails.
+	OnePerOrder bool
 	// TTL is how long the lease lasts from the moment the database grants it: as long as the request can take, and a margin.
 	TTL time.Duration
 }
@@ -122,4 +124,14 @@ type InProgressError struct {
 
 func (e *InProgressError) Error() string {
 	return fmt.Sprintf("a request with this idempotency key is in progress (its lease lasts %s at the most)", e.LeaseLeft)
+}
+
+// OrderOpenError says that another key of the same user is paying the order, or has paid it.
+type OrderOpenError struct {
+	// Record is that key's row.
+	Record Record
+}
+
+func (e *OrderOpenError) Error() string {
+	return fmt.Sprintf("the order is open under another key, which is %s", e.Record.Status)
 }

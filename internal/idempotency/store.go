@@ -16,8 +16,8 @@ const (
 	insertSQL = `
 		INSERT INTO idempotency_keys
 		  (user_id, idem_key, request_hash, hash_version, status, lease, holder, locked_until,
-		   payment_id, order_id, amount, currency, created_at, attempted_at)
-		VALUES (?, ?, ?, ?, 'processing', 1, ?, NOW(3) + INTERVAL ? MICROSECOND, ?, ?, ?, ?, NOW(3), NOW(3))`
+		   payment_id, order_id, amount, currency, created_at, attempted_at, open_order)
+		VALUES (?, ?, ?, ?, 'processing', 1, ?, NOW(3) + INTERVAL ? MICROSECOND, ?, ?, ?, ?, NOW(3), NOW(3), IF(?, order_id, NULL))`
 
 	recordColumns = `user_id, idem_key, request_hash, hash_version, status, lease, holder,
 		TIMESTAMPDIFF(MICROSECOND, NOW(3), locked_until), TIMESTAMPDIFF(MICROSECOND, attempted_at, NOW(3)),
@@ -26,6 +26,8 @@ const (
 	readSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND idem_key = ?`
 
 	byPaymentSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND payment_id = ?`
+
+	byOrderSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND open_order = ?`
 
 	// A take-over is a compare-and-set on all that was read: of two that read the same lease one wins, and the other's writes,
 	// its release too, match no row. attempted_at moves only when the new holder may charge.
@@ -36,18 +38,20 @@ const (
 
 	finishSQL = `
 		UPDATE idempotency_keys
-		SET status = 'done', response_code = ?, response_body = ?, completed_at = NOW(3)
+		SET status = 'done', response_code = ?, response_body = ?, completed_at = NOW(3), open_order = IF(?, NULL, open_order)
 		WHERE user_id = ? AND idem_key = ? AND status = 'processing' AND lease = ? AND holder = ?`
 
 	restoreSQL = `
 		UPDATE idempotency_keys
-		SET response_code = ?, response_body = ?
+		SET response_code = ?, response_body = ?, open_order = IF(?, NULL, open_order)
 		WHERE user_id = ? AND idem_key = ? AND status = 'done' AND lease = ? AND holder = ?`
 
 	releaseSQL = `
 		UPDATE idempotency_keys
 		SET locked_until = NOW(3)
 		WHERE user_id = ? AND idem_key = ? AND status = 'processing' AND lease = ? AND holder = ?`
+
+	freeOrderSQL = `UPDATE idempotency_keys SET open_order = NULL WHERE user_id = ? AND idem_key = ?`
 
 	parkSQL = `
 		UPDATE idempotency_keys
@@ -83,7 +87,7 @@ type Acquired struct {
 }
 
 // Acquire claims the key, or takes it over when its lease is over. The errors are [ErrReused], [ErrParked], *[InProgressError],
-// and those of the database; after one of the latter the claim may have been made or not, and the lease then ends by itself.
+// *[OrderOpenError], and those of the database; after one of the latter the claim may have been made or not, and the lease then ends by itself.
 // ctx must not be one that a leaving client cancels: of inserts that are cancelled, most have committed.
 func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 	print, err := NewFingerprint(FingerprintVersion, c.RPC, c.Request)
@@ -99,7 +103,7 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 	for n := range settleTries {
 		if insert {
 			_, err = s.db.ExecContext(ctx, insertSQL, c.UserID, []byte(c.Key.s), print[:], FingerprintVersion, holder[:],
-				c.TTL.Microseconds(), c.PaymentID, c.OrderID, c.Amount, c.Currency)
+				c.TTL.Microseconds(), c.PaymentID, c.OrderID, c.Amount, c.Currency, c.OnePerOrder)
 			if err == nil {
 				return Acquired{Lease: mine}, nil
 			}
@@ -115,7 +119,14 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 		}
 		row, readErr := s.Read(ctx, c.UserID, c.Key)
 		if errors.Is(readErr, ErrNotFound) {
-			insert = true // the lost INSERT did not arrive, or the row was purged in between
+			if mysql.Duplicate(err) && c.OnePerOrder {
+				// The other arbiter: not this key's row is there, but one for its order. The error's text would say which, in
+				// words that hold the client's own order_id; the rows can't be forged.
+				if err := s.openOrder(ctx, c); err != nil {
+					return Acquired{}, err
+				}
+			}
+			insert = true // the lost INSERT did not arrive, or what it met is gone
 			continue
 		}
 		if readErr != nil {
@@ -135,6 +146,26 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 		}
 	}
 	return Acquired{}, fmt.Errorf("claim: not settled: %w", errors.Join(err, ctx.Err()))
+}
+
+// openOrder returns an *[OrderOpenError] if another key holds the order, nil if none does any more.
+func (s *Store) openOrder(ctx context.Context, c Claim) error {
+	row, err := scanOne(s.db.QueryRowContext(ctx, byOrderSQL, c.UserID, c.OrderID))
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("claim: %w", err)
+	}
+	return &OrderOpenError{Record: row}
+}
+
+// FreeOrder lets another key pay the order of this one, whose charge has failed after all. q may be a transaction.
+func (s *Store) FreeOrder(ctx context.Context, q mysql.Querier, r Record) error {
+	if _, err := q.ExecContext(ctx, freeOrderSQL, r.UserID, []byte(r.Key.s)); err != nil {
+		return fmt.Errorf("free the order: %w", err)
+	}
+	return nil
 }
 
 // judge decides by a row that was there before, or is ours after a lost answer. again asks for another round, since the row
@@ -212,14 +243,15 @@ func (s *Store) compareAndSet(ctx context.Context, row Record, holder uuid.UUID,
 	return row.held(), nil
 }
 
-// Finish stores the answer and marks the key done, inside the caller's transaction. [ErrLeaseLost]: roll back and read again.
-func (s *Store) Finish(ctx context.Context, tx mysql.Querier, l Lease, a Stored) error {
-	return fenced(tx.ExecContext(ctx, finishSQL, a.Code, a.Body, l.UserID, []byte(l.Key.s), l.Token, l.Holder[:]))
+// Finish stores the answer and marks the key done, inside the caller's transaction; freeOrder says that the order was not paid
+// and another key may pay it. [ErrLeaseLost]: roll back and read again.
+func (s *Store) Finish(ctx context.Context, tx mysql.Querier, l Lease, a Stored, freeOrder bool) error {
+	return fenced(tx.ExecContext(ctx, finishSQL, a.Code, a.Body, freeOrder, l.UserID, []byte(l.Key.s), l.Token, l.Holder[:]))
 }
 
 // Restate replaces the answer that Finish stored earlier in the same transaction.
-func (s *Store) Restate(ctx context.Context, tx mysql.Querier, l Lease, a Stored) error {
-	return fenced(tx.ExecContext(ctx, restoreSQL, a.Code, a.Body, l.UserID, []byte(l.Key.s), l.Token, l.Holder[:]))
+func (s *Store) Restate(ctx context.Context, tx mysql.Querier, l Lease, a Stored, freeOrder bool) error {
+	return fenced(tx.ExecContext(ctx, restoreSQL, a.Code, a.Body, freeOrder, l.UserID, []byte(l.Key.s), l.Token, l.Holder[:]))
 }
 
 // Release ends the lease now, so that a retry goes in at once. It must not be called while a finish under the same lease may

@@ -56,7 +56,7 @@ func acquire(t *testing.T, s *idempotency.Store, c idempotency.Claim) idempotenc
 func finish(t *testing.T, db *sql.DB, s *idempotency.Store, l idempotency.Lease, body string) error {
 	t.Helper()
 	return mysql.WithTx(testCtx(t), db, func(tx mysql.Querier) error {
-		return s.Finish(testCtx(t), tx, l, idempotency.Stored{Code: 201, Body: []byte(body)})
+		return s.Finish(testCtx(t), tx, l, idempotency.Stored{Code: 201, Body: []byte(body)}, false)
 	})
 }
 

@@ -54,6 +54,11 @@ func (f *Flow) Apply(ctx context.Context, tx mysql.Querier, c psp.Charge) (Appli
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply charge %s: %w", c.ID, err)
 	}
+	if known && row.Status == Failed {
+		if err := f.keys.FreeOrder(ctx, tx, key); err != nil {
+			return Applied{}, err
+		}
+	}
 	return Applied{
 		Payment: row,
 		Changed: did != unchanged,

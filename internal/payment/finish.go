@@ -62,7 +62,7 @@ func (f *Flow) finishOnce(ctx context.Context, l idempotency.Lease, res psp.Resu
 	var stored idempotency.Stored
 	err = mysql.WithTx(ctx, f.db, func(tx mysql.Querier) error {
 		stored = first
-		if err := f.keys.Finish(ctx, tx, l, stored); err != nil {
+		if err := f.keys.Finish(ctx, tx, l, stored, v.freesOrder()); err != nil {
 			return err
 		}
 		if v.payment == nil {
@@ -73,11 +73,12 @@ func (f *Flow) finishOnce(ctx context.Context, l idempotency.Lease, res psp.Resu
 			return err
 		}
 		// The webhook was first, and its row may say more than we know: the answer is built from the row.
-		stored, err = f.render.Render(verdict{payment: &row, code: v.code}.answer())
+		now := verdict{payment: &row, code: v.code}
+		stored, err = f.render.Render(now.answer())
 		if err != nil {
 			return fmt.Errorf("render the answer: %w", err)
 		}
-		return f.keys.Restate(ctx, tx, l, stored)
+		return f.keys.Restate(ctx, tx, l, stored, now.freesOrder())
 	})
 	return stored, err
 }
@@ -112,6 +113,9 @@ type verdict struct {
 	refusal RefusalKind
 	code    string
 }
+
+// freesOrder reports whether the order is still to be paid. A refund or a void does not free it: it was paid once.
+func (v verdict) freesOrder() bool { return v.payment == nil || v.payment.Status == Failed }
 
 // answer is what the client is told. A charge that was pending once and has failed is told as a decline: no money moved, and
 // another attempt needs another key.

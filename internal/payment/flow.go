@@ -63,7 +63,12 @@ type Flow struct {
 	log    *slog.Logger
 	now    func() time.Time
 
+	// OnePaymentPerOrder has a claim fail while another key of the same user pays the same order, or once one has. It is set
+	// before the flow is used.
+	OnePaymentPerOrder bool
+
 	running sync.WaitGroup
+	watches watches
 }
 
 // NewFlow returns the flow on a database opened by package mysql.
@@ -104,6 +109,9 @@ type Purchase struct {
 	Currency      string
 	PaymentMethod string
 	Description   string
+	// Wait is how long to wait, within the deadline, for another request that works on the key, in place of an
+	// *idempotency.InProgressError at once.
+	Wait time.Duration
 }
 
 func (p Purchase) charge(l idempotency.Lease) psp.ChargeRequest {
@@ -119,7 +127,8 @@ func (p Purchase) charge(l idempotency.Lease) psp.ChargeRequest {
 }
 
 // Create takes one request through the flow. ctx must have a deadline. It returns the final answer, or an error that says why
-// there is none: idempotency.ErrReused, ErrParked or *InProgressError, an *[UndecidedError], or the database's.
+// there is none: idempotency.ErrReused, ErrParked or *InProgressError, an *[UndecidedError], an *[OrderPaidError] or
+// *[OrderInProgressError], or the database's.
 //
 // ctx ends the wait of a client, and nothing else: once the key is claimed, every step runs under a context of its own, so
 // that a client who hangs up leaves neither a key locked nor a charge unrecorded.
@@ -131,7 +140,11 @@ func (f *Flow) Create(ctx context.Context, p Purchase) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	got, err := f.claim(ctx, p, deadline)
+	got, err := f.claimOrder(ctx, p, deadline)
+	var busy *idempotency.InProgressError
+	if p.Wait > 0 && errors.As(err, &busy) {
+		got, err = f.wait(ctx, p, deadline, err)
+	}
 	if err != nil {
 		return Answer{}, err
 	}
@@ -163,7 +176,7 @@ func (f *Flow) claim(ctx context.Context, p Purchase, deadline time.Time) (idemp
 	defer cancel()
 	return f.keys.Acquire(ctx, idempotency.Claim{
 		UserID: p.UserID, Key: p.Key, RPC: p.RPC, Request: p.Request,
-		PaymentID: NewID(), OrderID: p.OrderID, Amount: p.Amount, Currency: p.Currency,
+		PaymentID: NewID(), OrderID: p.OrderID, Amount: p.Amount, Currency: p.Currency, OnePerOrder: f.OnePaymentPerOrder,
 		TTL: f.timing.lease(time.Until(deadline)),
 	})
 }

@@ -127,6 +127,21 @@ func (e *UndecidedError) Error() string {
 // Unwrap gives the cause.
 func (e *UndecidedError) Unwrap() error { return e.Err }
 
+// OrderPaidError says that the order was paid under another key of the same user. Nothing was charged.
+type OrderPaidError struct{ PaymentID string }
+
+func (e *OrderPaidError) Error() string {
+	return "the order is paid already, by payment " + e.PaymentID
+}
+
+// OrderInProgressError says that the order is being paid under another key of the same user.
+type OrderInProgressError struct {
+	// LeaseLeft is how long that key's lease lasts at the most; 0 when what it waits for is not a lease.
+	LeaseLeft time.Duration
+}
+
+func (e *OrderInProgressError) Error() string { return "the order is being paid under another key" }
+
 // DiffersError says that a charge at the PSP is not the one that our records speak of. Nothing is written; a person has to look.
 type DiffersError struct {
 	ChargeID string

@@ -1,0 +1,12 @@
+package payment
+
+// Waiting counts those who wait for a key.
+func Waiting(f *Flow) int {
+	f.watches.mu.Lock()
+	defer f.watches.mu.Unlock()
+	n := 0
+	for _, w := range f.watches.byID {
+		n += w.waiting
+	}
+	return n
+}
