@@ -9,11 +9,12 @@ import (
 	"chargeonce/internal/mysql"
 )
 
-// Newest first is the primary key backwards, since ids sort by time: no index of its own, and stable while rows arrive.
+// Newest first is an index backwards, since ids sort by time: nothing to sort, and stable while rows arrive. The index is forced: left
+// to itself the optimizer takes the other one now and then, and reads and sorts all that the user ever paid.
 const (
-	listSQL = `SELECT ` + columns + ` FROM payments
+	listSQL = `SELECT ` + columns + ` FROM payments FORCE INDEX (PRIMARY)
 		WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?`
-	listByOrderSQL = `SELECT ` + columns + ` FROM payments
+	listByOrderSQL = `SELECT ` + columns + ` FROM payments FORCE INDEX (user_order)
 		WHERE user_id = ? AND order_id = ? AND id < ? ORDER BY id DESC LIMIT ?`
 )
 

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"chargeonce/internal/telemetry"
+)
+
+// secret returns the value of a secret's flag, or else the content of the file that its -file flag names, without the white space
+// around it. At most one of the two may be given.
+func secret(flag string, value telemetry.Secret, file string) (telemetry.Secret, error) {
+	if file == "" {
+		return value, nil
+	}
+	if value != "" {
+		return "", fmt.Errorf("--%s and --%s-file are both set", flag, flag)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("--%s-file: %w", flag, err)
+	}
+	s := strings.TrimSpace(string(text))
+	if s == "" {
+		return "", fmt.Errorf("--%s-file: %s is empty", flag, file)
+	}
+	return telemetry.Secret(s), nil
+}

@@ -1,0 +1,49 @@
+package server
+
+import (
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
+	"go.opentelemetry.io/otel/metric/noop"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	paymentsv1 "chargeonce/api/payments/v1"
+)
+
+// newGRPC makes the gRPC server of one face. Both have the same service behind the same interceptors; the limits on connections
+// are for the one that strangers reach.
+func (s *Server) newGRPC(via face) *grpc.Server {
+	opts := []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(s.interceptors(via)...),
+		grpc.UnknownServiceHandler(noSuchMethod),
+		grpc.ForceServerCodecV2(newTolerantCodec()),
+		grpc.MaxRecvMsgSize(maxBody),
+		grpc.StatsHandler(otelgrpc.NewServerHandler(
+			otelgrpc.WithMeterProvider(noop.NewMeterProvider()), otelgrpc.WithFilter(filters.Not(filters.HealthCheck())))),
+	}
+	if via == faceGRPC {
+		opts = append(opts,
+			grpc.ConnectionTimeout(10*time.Second),
+			grpc.MaxConcurrentStreams(1000),
+			grpc.MaxHeaderListSize(16<<10),
+			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+			grpc.KeepaliveParams(keepalive.ServerParameters{
+				MaxConnectionIdle:     5 * time.Minute,
+				MaxConnectionAge:      10 * time.Minute, // so that clients find new servers; gRPC spreads it by ± 10 %
+				MaxConnectionAgeGrace: s.cfg.MaxDeadline + 2*answerGrace,
+				Time:                  time.Minute,
+				Timeout:               20 * time.Second,
+			}))
+	}
+	g := grpc.NewServer(opts...)
+	g.RegisterService(tolerant(paymentsv1.PaymentService_ServiceDesc), s.service)
+	if via == faceGRPC {
+		healthpb.RegisterHealthServer(g, s.ready.health)
+		reflection.Register(g)
+	}
+	return g
+}

@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	paymentsv1 "chargeonce/api/payments/v1"
+)
+
+// interceptors returns what every call passes, in this order:
+//
+//  1. recoverPanic, for the next one's own faults: a fault here must not end the process and all the payments in it.
+//  2. observe: one log line and one measurement per call, whatever comes of it. So it stands before all that can refuse, and
+//     it is where an error becomes a status.
+//  3. recoverPanic again: inside observe, so that the line tells of the panic.
+//  4. limitTime: what follows may ask the database, and must not do so for ever.
+//  5. authenticate: nobody but a caller that is known learns anything of the rules or costs more than this.
+//  6. check: the handler gets valid requests alone.
+//
+// A cap on the requests in flight belongs between 3 and 4: it must be cheap, and refuse before anything is done.
+func (s *Server) interceptors(via face) []grpc.UnaryServerInterceptor {
+	return []grpc.UnaryServerInterceptor{
+		recoverPanic,
+		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return s.observe(withCall(ctx, &call{face: via}), req, info, next)
+		},
+		recoverPanic,
+		s.limitTime,
+		s.authenticate,
+		check,
+	}
+}
+
+func recoverPanic(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = classify(ctx, &panicError{value: v, stack: debug.Stack()})
+		}
+	}()
+	return next(ctx, req)
+}
+
+var durations = func() metric.Float64Histogram {
+	h, err := otel.Meter("chargeonce/server").Float64Histogram("chargeonce.request.duration",
+		metric.WithUnit("s"), metric.WithDescription("How long requests took, by method, face, code and reason."),
+		metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30))
+	if err != nil {
+		otel.Handle(fmt.Errorf("server: %w", err)) // the histogram that came with it measures nothing, and does no harm
+	}
+	return h
+}()
+
+// observe turns the error into a status and tells what came of the call.
+func (s *Server) observe(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	if callOf(ctx).face == faceGRPC {
+		if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+			setHeader(ctx, s.log, mdTraceID, span.TraceID().String())
+		}
+	}
+	resp, err := next(ctx, req)
+	var p *problem
+	if err != nil {
+		p = classify(ctx, err)
+		if p.raw != nil && callOf(ctx).face == faceREST {
+			setHeader(ctx, s.log, mdBody, string(p.raw))
+		}
+		err = p.GRPCStatus().Err()
+	}
+	if !internalMethod(info.FullMethod) {
+		s.tell(ctx, info.FullMethod, p, time.Since(start))
+	}
+	return resp, err
+}
+
+// tell writes the request's log line. It shows neither the idempotency key nor the API key nor anything of the request's body.
+func (s *Server) tell(ctx context.Context, method string, p *problem, took time.Duration) {
+	c := callOf(ctx)
+	method = strings.TrimPrefix(method, "/"+paymentsv1.PaymentService_ServiceDesc.ServiceName+"/")
+	attrs := []slog.Attr{slog.String("method", method), slog.String("face", string(c.face))}
+	code, reason, level := codes.OK.String(), "", slog.LevelInfo
+	if p != nil {
+		code, reason = "", p.document().Reason // what REST alone can answer has no gRPC code
+		if c := p.GRPCStatus().Code(); c != codes.OK {
+			code = c.String()
+		}
+		attrs = append(attrs, slog.String("reason", reason))
+		if p.cause != nil {
+			attrs = append(attrs, slog.String("error", p.cause.Error()))
+		}
+		if p.reason == paymentsv1.Reason_INTERNAL {
+			level = slog.LevelError
+		}
+		var panicked *panicError
+		if errors.As(p, &panicked) {
+			attrs = append(attrs, slog.String("panic", fmt.Sprint(panicked.value)), slog.String("stack", string(panicked.stack)))
+		}
+	}
+	attrs = append(attrs, slog.String("code", code), slog.Float64("duration_ms", float64(took.Microseconds())/1000))
+	if c.userID != 0 {
+		attrs = append(attrs, slog.Int64("user_id", c.userID))
+	}
+	if c.keyHint != "" {
+		attrs = append(attrs, slog.String("key", c.keyHint), slog.Bool("replayed", c.replayed))
+	}
+	s.log.LogAttrs(ctx, level, "request", attrs...)
+	durations.Record(ctx, took.Seconds(), metric.WithAttributes(attribute.String("method", method),
+		attribute.String("face", string(c.face)), attribute.String("code", code), attribute.String("reason", reason)))
+}
+
+func (s *Server) limitTime(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	ctx, cancel := context.WithDeadline(ctx, s.deadlines.at(time.Now(), askedDeadline(ctx)))
+	defer cancel()
+	resp, err := next(ctx, req)
+	if err != nil {
+		err = classify(ctx, err) // here, where it is known whether the caller's time is over
+	}
+	return resp, err
+}
+
+func (s *Server) authenticate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if internalMethod(info.FullMethod) {
+		return next(ctx, req)
+	}
+	userID, err := s.auth.authenticate(ctx, metadata.ValueFromIncomingContext(ctx, "authorization"))
+	if err != nil {
+		return nil, err
+	}
+	callOf(ctx).userID = userID
+	return next(ctx, req)
+}
+
+func check(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if internalMethod(info.FullMethod) {
+		return next(ctx, req)
+	}
+	if err := undecoded(ctx); err != nil {
+		p := invalid("The message can't be decoded.")
+		p.cause = err
+		return nil, p
+	}
+	m, ok := req.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("server: a request of type %T", req)
+	}
+	if err := validate(m); err != nil {
+		return nil, err
+	}
+	return next(ctx, req)
+}
+
+// internalMethod reports whether the method is for probes and tools, which have no API key.
+func internalMethod(full string) bool {
+	return strings.HasPrefix(full, "/grpc.health.v1.Health/") || strings.HasPrefix(full, "/grpc.reflection.")
+}
+
+// setHeader adds to the response's header. It can fail only after the header was sent, which a unary call does at its end.
+func setHeader(ctx context.Context, log *slog.Logger, name, value string) {
+	if err := grpc.SetHeader(ctx, metadata.Pairs(name, value)); err != nil {
+		log.WarnContext(ctx, "a response header was lost", "header", name, "error", err)
+	}
+}
+
+// noSuchMethod answers calls of methods that there are not, with a reason as every error has.
+func noSuchMethod(any, grpc.ServerStream) error {
+	p := &problem{reason: paymentsv1.Reason_NOT_FOUND, code: codes.Unimplemented, detail: "There is no such method."}
+	return p.GRPCStatus().Err()
+}

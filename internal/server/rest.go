@@ -1,0 +1,233 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	paymentsv1 "chargeonce/api/payments/v1"
+)
+
+// maxBody is the most bytes that a request's body, or a gRPC message, may have. The rules allow less than 1 KiB.
+const maxBody = 64 << 10
+
+// routes is what the REST port serves.
+func (s *Server) routes(gateway http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	api := func(pattern string, body, query proto.Message) {
+		mux.Handle(pattern, s.api(gateway, body, query))
+	}
+	api("POST /payments", &paymentsv1.CreatePaymentRequest{}, &emptypb.Empty{})
+	api("GET /payments", nil, &paymentsv1.ListPaymentsRequest{})
+	api("GET /payments/{id}", nil, &emptypb.Empty{})
+	if s.cfg.Webhook != nil {
+		mux.Handle("POST /webhooks/psp", s.cfg.Webhook)
+	}
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /problems/{reason}", s.problemPage)
+	mux.HandleFunc("GET /openapi.json", s.openapi)
+	return otelhttp.NewHandler(s.guard(s.routed(mux)), "REST",
+		otelhttp.WithMeterProvider(noop.NewMeterProvider()),
+		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/healthz" && r.URL.Path != "/readyz" }))
+}
+
+// guard sets the headers that every response has, and turns a panic into an answer.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Cache-Control", "no-store")
+		if span := trace.SpanContextFromContext(r.Context()); span.HasTraceID() {
+			h.Set("X-Trace-Id", span.TraceID().String())
+		}
+		defer func() {
+			v := recover()
+			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(v) // net/http's own way to cut a response short
+			}
+			if v != nil {
+				s.refuse(w, r, &panicError{value: v, stack: debug.Stack()})
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// routed answers what no pattern matches: http.ServeMux would do so in plain text.
+func (s *Server) routed(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		found := &headerOnly{header: http.Header{}}
+		h.ServeHTTP(found, r)
+		allow := found.header.Get("Allow")
+		switch {
+		case allow == "":
+			s.refuse(w, r, &problem{reason: paymentsv1.Reason_NOT_FOUND})
+		case r.Method == http.MethodOptions:
+			w.Header().Set("Allow", allow+", OPTIONS")
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			w.Header().Set("Allow", allow+", OPTIONS")
+			s.refuse(w, r, &problem{reason: paymentsv1.Reason_METHOD_NOT_ALLOWED})
+		}
+	})
+}
+
+// headerOnly keeps a response's header and drops the rest.
+type headerOnly struct{ header http.Header }
+
+func (h *headerOnly) Header() http.Header         { return h.header }
+func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
+func (h *headerOnly) WriteHeader(int)             {}
+
+// api checks what only REST can get wrong, in the order of the interceptors: time, then who is calling, and only then what was
+// sent. The inner server authenticates again, from memory; this check is here so that a stranger's body is not even read.
+// body and query are what the request's body (nil: it has none) and query string are read as.
+func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := time.Now()
+		timeout, asked, err := parseTimeout(r.Header.Values("Grpc-Timeout"))
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		var want time.Time
+		if asked {
+			want = now.Add(timeout)
+		}
+		deadline := s.deadlines.at(now, want)
+		ctx, cancel := context.WithDeadline(r.Context(), deadline)
+		defer cancel()
+		if _, err := s.auth.authenticate(ctx, r.Header.Values("Authorization")); err != nil {
+			s.refuse(w, r.WithContext(ctx), err)
+			return
+		}
+		sent, err := read(w, r, body)
+		if err == nil {
+			err = decodeQuery(r.URL.RawQuery, query)
+		}
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		ctx = context.WithValue(r.Context(), restCallKey{}, restCall{deadline})
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(answerGrace))
+		defer cancel()
+		gateway.ServeHTTP(w, asCall(ctx, r, sent))
+	})
+}
+
+// asCall returns the request as the gateway gets it: with a body that has been read and checked, and without what the gateway
+// would act on by itself. A HEAD is a GET whose body net/http does not send.
+func asCall(ctx context.Context, r *http.Request, body []byte) *http.Request {
+	r = r.Clone(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Header.Del("Grpc-Timeout")
+	r.Header.Del("Te")
+	r.Header.Del("Accept")
+	if r.Method == http.MethodHead {
+		r.Method = http.MethodGet
+	}
+	return r
+}
+
+// read returns the request's body, checked. into says as what; nil means that the request has no body, and one that is there
+// is not looked at.
+func read(w http.ResponseWriter, r *http.Request, into proto.Message) ([]byte, error) {
+	if into == nil {
+		return nil, nil
+	}
+	if r.ContentLength == 0 && r.Header.Get("Content-Type") == "" {
+		return nil, emptyBody
+	}
+	if !isJSON(r.Header) {
+		return nil, &problem{reason: paymentsv1.Reason_UNSUPPORTED_MEDIA_TYPE}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, &problem{reason: paymentsv1.Reason_REQUEST_TOO_LARGE}
+	case err != nil:
+		p := invalid("The body could not be read to its end.")
+		p.cause = err
+		return nil, p
+	}
+	return body, decodeBody(body, into.ProtoReflect().New().Interface())
+}
+
+func isJSON(h http.Header) bool {
+	if len(h.Values("Content-Type")) != 1 || h.Get("Content-Encoding") != "" {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return false
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return false
+		}
+	}
+	return true
+}
+
+// refuse answers with an error, and writes the request's log line unless the inner server has.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var p *problem
+	var told *forwarded
+	if errors.As(err, &told) {
+		p = told.problem
+	} else {
+		p = classify(r.Context(), err)
+		s.tell(withCall(r.Context(), &call{face: faceREST}), routeOf(r), p, 0)
+	}
+	body, err := p.body()
+	if err != nil {
+		s.log.ErrorContext(r.Context(), "an error could not be rendered", "error", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	if err := writeProblem(w, p.document().Status, p.retryAfter, body); err != nil {
+		s.log.InfoContext(r.Context(), "the client left before its answer was written", "error", err)
+	}
+}
+
+// routeOf names the route that a request was meant for. A path, or a method, may be anything; a metric's labels must be few.
+func routeOf(r *http.Request) string {
+	onePayment := strings.HasPrefix(r.URL.Path, "/payments/")
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == "/payments":
+		return "CreatePayment"
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/payments":
+		return "ListPayments"
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && onePayment:
+		return "GetPayment"
+	}
+	return "other"
+}
+
+func (s *Server) openapi(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(paymentsv1.OpenAPI); err != nil {
+		s.log.InfoContext(r.Context(), "the client left before its answer was written", "error", err)
+	}
+}

@@ -1,0 +1,222 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// Server serves the contract over gRPC and REST, and an admin port. Make one with [New].
+type Server struct {
+	cfg       Config
+	log       *slog.Logger
+	deadlines deadlines
+	auth      *authenticator
+	ready     *readiness
+	service   *service
+
+	// outer serves gRPC clients, inner the gateway. They are the same server twice, so that what comes in over memory can be
+	// told from what comes in over the network by where it arrives, and by nothing that a client could send.
+	outer, inner *grpc.Server
+	memory       *bufconn.Listener
+	conn         *grpc.ClientConn
+	rest, admin  *http.Server
+
+	grpcLis, restLis, adminLis net.Listener
+}
+
+// New makes a server. It listens on nothing yet.
+func New(c Config) (*Server, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: c, log: c.Log,
+		deadlines: deadlines{def: c.DefaultDeadline, max: c.MaxDeadline},
+		auth:      newAuthenticator(c.DB),
+		ready:     newReadiness(c.DB, c.Log),
+		service:   &service{db: c.DB, flow: c.Flow, pages: newPages(c.PageTokenKey), log: c.Log},
+		memory:    bufconn.Listen(1 << 20),
+	}
+	s.outer = s.newGRPC(faceGRPC)
+	s.inner = s.newGRPC(faceREST)
+	if s.conn, err = dialInMemory(s.memory); err != nil {
+		return nil, fmt.Errorf("server: gateway: %w", err)
+	}
+	gateway, err := newGateway(context.Background(), s.conn, s.refuse)
+	if err != nil {
+		return nil, err
+	}
+	s.rest = &http.Server{
+		Handler:           s.routes(gateway),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      10*time.Second + c.MaxDeadline + 2*answerGrace, // reading the body is part of it
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug), // what clients do wrong on the wire
+	}
+	s.admin = &http.Server{
+		Handler:           s.adminRoutes(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      2 * time.Minute, // a profile takes its time
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+func (s *Server) adminRoutes() http.Handler {
+	mux := http.NewServeMux()
+	if s.cfg.Metrics != nil {
+		mux.Handle("GET /metrics", s.cfg.Metrics)
+	}
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// Addrs are the addresses that a server listens on, ports included.
+type Addrs struct {
+	GRPC  string `json:"grpc"`
+	REST  string `json:"rest"`
+	Admin string `json:"admin"`
+}
+
+// Start takes the addresses, so that [Server.Addrs] are known and connections wait for [Server.Run]. If one can't be had, none
+// is kept.
+func (s *Server) Start(ctx context.Context) error {
+	var lc net.ListenConfig
+	var errs []error
+	for _, l := range []struct {
+		name, addr string
+		lis        *net.Listener
+	}{
+		{"gRPC", s.cfg.GRPCListen, &s.grpcLis}, {"REST", s.cfg.RESTListen, &s.restLis}, {"admin", s.cfg.AdminListen, &s.adminLis},
+	} {
+		lis, err := lc.Listen(ctx, "tcp", l.addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("server: %s: %w", l.name, err))
+			continue
+		}
+		*l.lis = lis
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	for _, lis := range []net.Listener{s.grpcLis, s.restLis, s.adminLis} {
+		if lis != nil {
+			errs = append(errs, lis.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Addrs returns where the server listens. Call it after [Server.Start].
+func (s *Server) Addrs() Addrs {
+	return Addrs{GRPC: s.grpcLis.Addr().String(), REST: s.restLis.Addr().String(), Admin: s.adminLis.Addr().String()}
+}
+
+// Run serves, after [Server.Start], until ctx ends or a listener fails. Then it says that it is not ready, takes no more
+// requests, and lets those under way end within their bound, and the purchases whose client has left. A server runs once.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return named("gRPC", s.outer.Serve(s.grpcLis)) })
+	g.Go(func() error { return named("gateway", s.inner.Serve(s.memory)) })
+	g.Go(func() error { return named("REST", s.rest.Serve(s.restLis)) })
+	g.Go(func() error { return named("admin", s.admin.Serve(s.adminLis)) })
+	g.Go(func() error {
+		s.ready.run(ctx)
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		return s.drain(context.WithoutCancel(ctx))
+	})
+	return g.Wait()
+}
+
+func named(what string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return fmt.Errorf("server: %s: %w", what, err)
+}
+
+// drain ends serving in the order that loses nothing: no new requests, then those under way, then the purchases that nobody waits
+// for, then what they all need.
+func (s *Server) drain(ctx context.Context) error {
+	s.ready.drain()
+	s.log.InfoContext(ctx, "stopping: not ready any more")
+	delay := time.NewTimer(s.cfg.DrainDelay)
+	<-delay.C
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
+	defer cancel()
+
+	var faces sync.WaitGroup
+	var restErr error
+	faces.Go(func() { restErr = stopHTTP(ctx, s.rest) })
+	faces.Go(func() { stopGRPC(ctx, s.outer) })
+	faces.Wait()
+	err := errors.Join(restErr, s.waitUnattended(ctx))
+
+	stopGRPC(ctx, s.inner)
+	err = errors.Join(err, s.conn.Close(), stopHTTP(ctx, s.admin))
+	s.log.InfoContext(ctx, "stopped", "error", err)
+	return err
+}
+
+// waitUnattended waits for the purchases that go on without a client.
+func (s *Server) waitUnattended(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		s.service.unattended.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("server: purchases were still under way: %w", ctx.Err())
+	}
+	if err := s.cfg.Flow.Wait(ctx); err != nil {
+		return fmt.Errorf("server: purchases were still under way: %w", err)
+	}
+	return nil
+}
+
+func stopHTTP(ctx context.Context, h *http.Server) error {
+	if err := h.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("server: requests were still under way: %w", err), h.Close())
+	}
+	return nil
+}
+
+func stopGRPC(ctx context.Context, g *grpc.Server) {
+	done := make(chan struct{})
+	go func() {
+		g.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		g.Stop() // ends the GracefulStop too
+		<-done
+	}
+}
