@@ -1,0 +1,34 @@
+// Command lab is what one does to the payment service: `lab demo` plays purchases through failures and checks what comes of
+// them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line. Each command is a file of its own.
+type cli struct {
+	Demo demoCmd `cmd:"" help:"Play purchases through every failure, and check that each is charged once. Exit status 1 if one is not."`
+}
+
+func main() {
+	var c cli
+	k := kong.Parse(&c, kong.Name("lab"), kong.UsageOnError(),
+		kong.Description("What one does to the payment service: demonstrations."))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // from then on a second signal has its usual effect, and kills
+	k.BindTo(ctx, (*context.Context)(nil))
+	if err := k.Run(); err != nil {
+		if _, printErr := fmt.Fprintln(os.Stderr, "lab:", err); printErr != nil {
+			err = errors.Join(err, printErr)
+		}
+		os.Exit(1)
+	}
+}
