@@ -90,7 +90,7 @@ type Record struct {
 	OrderID      string
 	Amount       int64
 	Currency     string
-	Stored       Stored // zero unless Done
+	Stored       Stored // zero unless Done; its Body is nil when it was dropped (see [Store.DropBody])
 	ParkedFor    string // why, when Parked
 	LockedUntil  time.Time
 	CreatedAt    time.Time

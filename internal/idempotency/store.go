@@ -51,6 +51,11 @@ const (
 		SET locked_until = NOW(3)
 		WHERE user_id = ? AND idem_key = ? AND status = 'processing' AND lease = ? AND holder = ?`
 
+	dropBodySQL = `
+		UPDATE idempotency_keys
+		SET response_body = NULL
+		WHERE user_id = ? AND idem_key = ? AND status = 'done' AND lease = ? AND holder = ?`
+
 	freeOrderSQL = `UPDATE idempotency_keys SET open_order = NULL WHERE user_id = ? AND idem_key = ?`
 
 	parkSQL = `
@@ -78,13 +83,15 @@ type Store struct{ db *sql.DB }
 // NewStore returns the store on db, which must have been opened by package mysql.
 func NewStore(db *sql.DB) *Store { return &Store{db: db} }
 
-// Acquired is what a claim came to: the lease, or, when Stored is not nil, the answer that the key has already.
+// Acquired is what a claim came to: the lease; or, when Done, the answer that the key has already, in its record.
 type Acquired struct {
-	Lease  Lease
-	Stored *Stored
+	Lease Lease
 	// Record is the key's row when the key was there before; nil for a new key.
 	Record *Record
 }
+
+// Done reports whether the key has its final answer, and so no lease was granted.
+func (a Acquired) Done() bool { return a.Record != nil && a.Record.Status == Done }
 
 // Acquire claims the key, or takes it over when its lease is over. The errors are [ErrReused], [ErrParked], *[InProgressError],
 // *[OrderOpenError], and those of the database; after one of the latter the claim may have been made or not, and the lease then ends by itself.
@@ -183,7 +190,7 @@ func (s *Store) judge(ctx context.Context, c Claim, row Record, holder uuid.UUID
 	}
 	switch row.Status {
 	case Done:
-		return Acquired{Stored: &row.Stored, Record: &row}, false, nil
+		return Acquired{Record: &row}, false, nil
 	case Parked:
 		return Acquired{Record: &row}, false, ErrParked
 	case Processing:
@@ -252,6 +259,11 @@ func (s *Store) Finish(ctx context.Context, tx mysql.Querier, l Lease, a Stored,
 // Restate replaces the answer that Finish stored earlier in the same transaction.
 func (s *Store) Restate(ctx context.Context, tx mysql.Querier, l Lease, a Stored, freeOrder bool) error {
 	return fenced(tx.ExecContext(ctx, restoreSQL, a.Code, a.Body, freeOrder, l.UserID, []byte(l.Key.s), l.Token, l.Holder[:]))
+}
+
+// DropBody drops the stored body of a done key, which the caller can make again. [ErrLeaseLost]: the row is not what was read.
+func (s *Store) DropBody(ctx context.Context, r Record) error {
+	return fenced(s.db.ExecContext(ctx, dropBodySQL, r.UserID, []byte(r.Key.s), r.Lease, r.Holder[:]))
 }
 
 // Release ends the lease now, so that a retry goes in at once. It must not be called while a finish under the same lease may

@@ -47,7 +47,7 @@ func expire(t *testing.T, db mysql.Querier, key string) {
 func acquire(t *testing.T, s *idempotency.Store, c idempotency.Claim) idempotency.Lease {
 	t.Helper()
 	got, err := s.Acquire(testCtx(t), c)
-	if err != nil || got.Stored != nil {
+	if err != nil || got.Done() {
 		t.Fatalf("got %+v, %v; want a lease", got, err)
 	}
 	return got.Lease
@@ -87,10 +87,10 @@ func TestClaimThenReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := s.Acquire(testCtx(t), c)
-	if err != nil || got.Stored == nil {
+	if err != nil || !got.Done() {
 		t.Fatalf("got %+v, %v; want the stored answer", got, err)
 	}
-	if diff := cmp.Diff(idempotency.Stored{Code: 201, Body: []byte("answer")}, *got.Stored); diff != "" {
+	if diff := cmp.Diff(idempotency.Stored{Code: 201, Body: []byte("answer")}, got.Record.Stored); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -96,7 +96,9 @@ func (f *Flow) superseded(ctx context.Context, l idempotency.Lease) (Answer, err
 			f.log.InfoContext(ctx, "fenced: the lease was taken over, and the new holder's answer stands",
 				"key", l.Key.Hint(), "lease", l.Token, "lease_now", row.Lease)
 		}
-		return Answer{Stored: row.Stored, Replayed: !ours}, nil
+		a, err := f.replay(ctx, row)
+		a.Replayed = !ours
+		return a, err
 	case idempotency.Parked:
 		return Answer{}, idempotency.ErrParked
 	case idempotency.Processing:

@@ -148,8 +148,8 @@ func (f *Flow) Create(ctx context.Context, p Purchase) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if got.Stored != nil {
-		return Answer{Stored: *got.Stored, Replayed: true}, nil
+	if got.Done() {
+		return f.replay(ctx, *got.Record)
 	}
 	if err := ctx.Err(); err != nil { // the client left during the claim; nothing was sent, and nobody waits
 		f.release(ctx, got.Lease)

@@ -61,7 +61,7 @@ func (f *Flow) wait(ctx context.Context, p Purchase, deadline time.Time, busy er
 			if w.row.Status == idempotency.Parked {
 				return idempotency.Acquired{}, idempotency.ErrParked
 			}
-			return idempotency.Acquired{Stored: &w.row.Stored, Record: &w.row}, nil
+			return idempotency.Acquired{Record: &w.row}, nil
 		case <-w.turn:
 			if time.Until(deadline) < f.timing.Reserve+f.timing.MinCharge {
 				return idempotency.Acquired{}, busy
