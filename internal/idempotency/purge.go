@@ -19,8 +19,9 @@ const (
 		ORDER BY completed_at, user_id, idem_key
 		LIMIT ?`
 
-	// By primary key, and so with a lock on these rows and on no gap between them: a claim never waits for it.
-	deleteDoneSQL = `DELETE FROM idempotency_keys WHERE status = 'done' AND (user_id, idem_key) IN (`
+	// By primary key, and so with a lock on these rows and on no gap between them: a claim never waits for it. A row that holds an
+	// order is what keeps that order from being paid again.
+	deleteDoneSQL = `DELETE FROM idempotency_keys WHERE status = 'done' AND open_order IS NULL AND (user_id, idem_key) IN (`
 )
 
 // DoneAfter is where a scan of the done keys goes on: after this row, in the order in which they were done. Only CompletedAt
@@ -63,7 +64,7 @@ type withLast struct {
 
 func (w withLast) Scan(dest ...any) error { return w.row.Scan(append(dest, w.last)...) }
 
-// DeleteDone deletes those of the keys that are done, in one statement, and returns how many there were.
+// DeleteDone deletes those of the keys that are done and hold no order, in one statement, and returns how many there were.
 func (s *Store) DeleteDone(ctx context.Context, keys []Record) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil

@@ -73,7 +73,7 @@ func scan(row interface{ Scan(...any) error }) (Record, error) {
 		parkedFor     sql.NullString
 	)
 	err := row.Scan(&r.UserID, &key, &hash, &r.HashVersion, &r.Status, &r.Lease, &by, &left, &since,
-		&r.PaymentID, &r.OrderID, &r.Amount, &r.Currency, &code, &r.Stored.Body, &parkedFor, &r.LockedUntil, &r.CreatedAt)
+		&r.PaymentID, &r.OrderID, &r.Amount, &r.Currency, &code, &r.Stored.Body, &parkedFor, &r.LockedUntil, &r.CreatedAt, &r.HoldsOrder)
 	if err != nil {
 		return Record{}, err
 	}

@@ -92,6 +92,7 @@ type Record struct {
 	Currency     string
 	Stored       Stored // zero unless Done; its Body is nil when it was dropped (see [Store.DropBody])
 	ParkedFor    string // why, when Parked
+	HoldsOrder   bool   // no other key may pay the order (see [Claim.OnePerOrder])
 	LockedUntil  time.Time
 	CreatedAt    time.Time
 }

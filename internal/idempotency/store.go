@@ -21,7 +21,8 @@ const (
 
 	recordColumns = `user_id, idem_key, request_hash, hash_version, status, lease, holder,
 		TIMESTAMPDIFF(MICROSECOND, NOW(3), locked_until), TIMESTAMPDIFF(MICROSECOND, attempted_at, NOW(3)),
-		payment_id, order_id, amount, currency, response_code, response_body, parked_for, locked_until, created_at`
+		payment_id, order_id, amount, currency, response_code, response_body, parked_for, locked_until, created_at,
+		open_order IS NOT NULL`
 
 	readSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND idem_key = ?`
 

@@ -93,7 +93,7 @@ func expect(l idempotency.Lease) psp.Expect {
 }
 
 func (f *Flow) settled(ctx context.Context, l idempotency.Lease, res psp.Result) (Settlement, error) {
-	_, err := f.conclude(ctx, l, res)
+	answer, err := f.conclude(ctx, l, res)
 	var busy *idempotency.InProgressError
 	switch {
 	case errors.Is(err, idempotency.ErrParked):
@@ -102,6 +102,8 @@ func (f *Flow) settled(ctx context.Context, l idempotency.Lease, res psp.Result)
 		return LeftToOther, nil
 	case err != nil:
 		return "", fmt.Errorf("settle: %w", err)
+	case answer.Replayed:
+		return LeftToOther, nil // fenced: what stands is what somebody else has stored
 	case res.Kind == psp.Cancelled:
 		return SettledAbandoned, nil
 	case res.Kind.HasCharge():

@@ -163,8 +163,8 @@ func TestACancelThatComesTooLateMovesNoMoney(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	close(slow.wake)
-	if s := <-got; s != payment.SettledCharged { // it replays what the winner stored
-		t.Errorf("the late reconciliation says %s; want charged", s)
+	if s := <-got; s != payment.LeftToOther {
+		t.Errorf("the late reconciliation says %s; want that somebody else has it", s)
 	}
 	if row := key(t, db, "k"); row.Lease != 3 || row.Stored.Code != 201 {
 		t.Errorf("the key is %+v; want the winner's", row)
