@@ -165,7 +165,7 @@ func (p *FaultProxy) accept() {
 		if err != nil {
 			return // closed
 		}
-		server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+		server, err := p.dial()
 		if err != nil {
 			closeConn(client)
 			continue
@@ -174,6 +174,12 @@ func (p *FaultProxy) accept() {
 			p.wg.Go(func() { p.serve(client, server) })
 		}
 	}
+}
+
+func (p *FaultProxy) dial() (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return (&net.Dialer{}).DialContext(ctx, "tcp", p.target)
 }
 
 // serve passes packets on in both directions until a fault or either end stops it.
