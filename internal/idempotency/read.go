@@ -20,6 +20,12 @@ func (s *Store) ByPayment(ctx context.Context, q mysql.Querier, userID int64, pa
 	return scanOne(q.QueryRowContext(ctx, byPaymentSQL, userID, paymentID))
 }
 
+// LockByPayment is [Store.ByPayment] with the row locked until the end of tx: whoever writes a payment outside of a finish locks the
+// key first, as a finish does, so that of the two one comes after the other and sees what it did.
+func (s *Store) LockByPayment(ctx context.Context, tx mysql.Querier, userID int64, paymentID string) (Record, error) {
+	return scanOne(tx.QueryRowContext(ctx, lockByPaymentSQL, userID, paymentID))
+}
+
 // StuckAfter is where a scan of the stuck keys goes on: after this row, in the order of their lease's end. The zero value
 // starts with the oldest.
 type StuckAfter struct {
@@ -69,10 +75,11 @@ func scan(row interface{ Scan(...any) error }) (Record, error) {
 		r             Record
 		key, hash, by []byte
 		left, since   int64
+		age           int64
 		code          sql.NullInt32
 		parkedFor     sql.NullString
 	)
-	err := row.Scan(&r.UserID, &key, &hash, &r.HashVersion, &r.Status, &r.Lease, &by, &left, &since,
+	err := row.Scan(&r.UserID, &key, &hash, &r.HashVersion, &r.Status, &r.Lease, &by, &left, &since, &age,
 		&r.PaymentID, &r.OrderID, &r.Amount, &r.Currency, &code, &r.Stored.Body, &parkedFor, &r.LockedUntil, &r.CreatedAt, &r.HoldsOrder)
 	if err != nil {
 		return Record{}, err
@@ -83,6 +90,7 @@ func scan(row interface{ Scan(...any) error }) (Record, error) {
 	}
 	r.LeaseLeft = time.Duration(left) * time.Microsecond
 	r.SinceAttempt = time.Duration(since) * time.Microsecond
+	r.Age = time.Duration(age) * time.Microsecond
 	r.Stored.Code = int(code.Int32)
 	r.ParkedFor = parkedFor.String
 	return r, nil

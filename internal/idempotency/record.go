@@ -86,15 +86,17 @@ type Record struct {
 	LeaseLeft time.Duration
 	// SinceAttempt is the database's NOW(3) minus attempted_at: how long ago a request last set out to charge.
 	SinceAttempt time.Duration
-	PaymentID    string
-	OrderID      string
-	Amount       int64
-	Currency     string
-	Stored       Stored // zero unless Done; its Body is nil when it was dropped (see [Store.DropBody])
-	ParkedFor    string // why, when Parked
-	HoldsOrder   bool   // no other key may pay the order (see [Claim.OnePerOrder])
-	LockedUntil  time.Time
-	CreatedAt    time.Time
+	// Age is the database's NOW(3) minus created_at.
+	Age         time.Duration
+	PaymentID   string
+	OrderID     string
+	Amount      int64
+	Currency    string
+	Stored      Stored // zero unless Done; its Body is nil when it was dropped (see [Store.DropBody])
+	ParkedFor   string // why, when Parked
+	HoldsOrder  bool   // no other key may pay the order (see [Claim.OnePerOrder])
+	LockedUntil time.Time
+	CreatedAt   time.Time
 }
 
 // held gives the lease that the row shows.

@@ -21,12 +21,14 @@ const (
 
 	recordColumns = `user_id, idem_key, request_hash, hash_version, status, lease, holder,
 		TIMESTAMPDIFF(MICROSECOND, NOW(3), locked_until), TIMESTAMPDIFF(MICROSECOND, attempted_at, NOW(3)),
+		TIMESTAMPDIFF(MICROSECOND, created_at, NOW(3)),
 		payment_id, order_id, amount, currency, response_code, response_body, parked_for, locked_until, created_at,
 		open_order IS NOT NULL`
 
 	readSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND idem_key = ?`
 
-	byPaymentSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND payment_id = ?`
+	lockByPaymentSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND payment_id = ? FOR UPDATE`
+	byPaymentSQL     = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND payment_id = ?`
 
 	byOrderSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND open_order = ?`
 
@@ -164,6 +166,8 @@ func (s *Store) openOrder(ctx context.Context, c Claim) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("claim: %w", err)
+	case row.Key == c.Key:
+		return nil // the order became free, and another request with this very key was faster: it is read as any duplicate
 	}
 	return &OrderOpenError{Record: row}
 }

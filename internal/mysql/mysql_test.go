@@ -24,6 +24,7 @@ func TestConfigRefusesWhatWouldBreakTheRules(t *testing.T) {
 		{"no database", "u:p@tcp(127.0.0.1:3306)/", "names no database"},
 		{"several statements in one", "u:p@tcp(127.0.0.1:3306)/d?multiStatements=true", "multiStatements"},
 		{"another isolation", "u:p@tcp(127.0.0.1:3306)/d?transaction_isolation=%27REPEATABLE-READ%27", "transaction_isolation"},
+		{"no autocommit", "u:p@tcp(127.0.0.1:3306)/d?autocommit=0", "autocommit"},
 		{"another time zone", "u:p@tcp(127.0.0.1:3306)/d?time_zone=%27SYSTEM%27", "time_zone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -40,14 +41,14 @@ func TestSessionFollowsTheRules(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	var isolation, mode, zone string
-	var lockWait int
-	err := db.QueryRowContext(testCtx(t), `SELECT @@transaction_isolation, @@sql_mode, @@time_zone, @@innodb_lock_wait_timeout`).
-		Scan(&isolation, &mode, &zone, &lockWait)
+	var lockWait, wait, autocommit int
+	err := db.QueryRowContext(testCtx(t), `SELECT @@transaction_isolation, @@sql_mode, @@time_zone, @@innodb_lock_wait_timeout,
+		@@wait_timeout, @@autocommit`).Scan(&isolation, &mode, &zone, &lockWait, &wait, &autocommit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if isolation != "READ-COMMITTED" || zone != "+00:00" || lockWait != 2 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
-		t.Errorf("isolation %s, zone %s, lock wait %d, mode %s", isolation, zone, lockWait, mode)
+	if isolation != "READ-COMMITTED" || zone != "+00:00" || lockWait != 2 || wait != 60 || autocommit != 1 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
+		t.Errorf("isolation %s, zone %s, lock wait %d, wait %d, autocommit %d, mode %s", isolation, zone, lockWait, wait, autocommit, mode)
 	}
 	if _, err := db.ExecContext(testCtx(t), `INSERT INTO reconcile_marks VALUES (REPEAT('x', 65), NOW(3), NOW(3))`); err == nil {
 		t.Error("a value that is too long was cut in place of refused")

@@ -28,12 +28,17 @@ type Options struct {
 //   - READ-COMMITTED: a duplicate insert locks one record and no gap.
 //   - strict mode: a value that does not fit is an error, never cut.
 //   - time_zone: DATETIME columns hold UTC.
+//   - autocommit: a claim commits by itself, whatever the server's default is.
+//   - wait_timeout: a process that freezes in the middle of a transaction keeps its row locks until its connection ends, and so
+//     would keep everybody from the key for eight hours. After a minute of silence the server ends the connection and rolls back.
 //   - a lock is waited for 2 s, not 50: the contexts here are of seconds, and error 1205 leaves a connection that can be
 //     used again while an expired context does not.
 var session = map[string]string{
 	"transaction_isolation":    "'READ-COMMITTED'",
 	"sql_mode":                 "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
 	"time_zone":                "'+00:00'",
+	"autocommit":               "1",
+	"wait_timeout":             "60",
 	"innodb_lock_wait_timeout": "2",
 }
 
@@ -96,7 +101,8 @@ func OpenConfig(cfg *mysql.Config, o Options) (*sql.DB, error) {
 	db := sql.OpenDB(connector)
 	n := or(o.MaxOpen, 32)
 	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n) // a connection costs a TCP and a login round trip: keep what the load opened
+	db.SetMaxIdleConns(n)                   // a connection costs a TCP and a login round trip: keep what the load opened
+	db.SetConnMaxIdleTime(40 * time.Second) // before the server's wait_timeout ends it
 	// Renewed now and then so that a moved server is found; at a random age, so that pools do not reconnect in step.
 	db.SetConnMaxLifetime(5*time.Minute + rand.N(time.Minute))
 	return db, nil

@@ -19,8 +19,8 @@ type Applied struct {
 	Payment Payment
 	// Changed: a row was written or raised. False when it said as much already, or more.
 	Changed bool
-	// ChargedAfterRefusal: the key's stored answer told the client that it was not charged, and now it was. The payment is
-	// written and the answer left as it is; a person has to make it good.
+	// ChargedAfterRefusal: the client was told that it was not charged, by the key's stored answer or by a payment that had
+	// failed, and now it was. The payment is written and the answer left as it is; a person has to make it good.
 	ChargedAfterRefusal bool
 }
 
@@ -36,7 +36,7 @@ func (f *Flow) Apply(ctx context.Context, tx mysql.Querier, c psp.Charge) (Appli
 	if err != nil {
 		return Applied{}, err
 	}
-	key, err := f.keys.ByPayment(ctx, tx, m.UserID, m.PaymentID)
+	key, err := f.keys.LockByPayment(ctx, tx, m.UserID, m.PaymentID)
 	known := err == nil
 	if known {
 		err = agrees(key, c)
@@ -47,23 +47,23 @@ func (f *Flow) Apply(ctx context.Context, tx mysql.Querier, c psp.Charge) (Appli
 		return Applied{}, err
 	}
 	now := f.now()
-	row, did, err := write(ctx, tx, Payment{
+	w, err := write(ctx, tx, Payment{
 		UserID: m.UserID, ID: m.PaymentID, OrderID: m.OrderID, Amount: c.Amount, Currency: c.Currency,
 		Status: status, ChargeID: c.ID, CreatedAt: now, UpdatedAt: now,
 	})
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply charge %s: %w", c.ID, err)
 	}
-	if known && row.Status == Failed {
+	if known && w.row.Status == Failed {
 		if err := f.keys.FreeOrder(ctx, tx, key); err != nil {
 			return Applied{}, err
 		}
 	}
 	return Applied{
-		Payment: row,
-		Changed: did != unchanged,
-		ChargedAfterRefusal: known && row.Status == Succeeded &&
-			key.Status == idempotency.Done && f.render.Refused(key.Stored),
+		Payment: w.row,
+		Changed: w.changed(),
+		ChargedAfterRefusal: w.row.Status == Succeeded &&
+			(w.before == Failed || known && key.Status == idempotency.Done && f.render.Refused(key.Stored)),
 	}, nil
 }
 

@@ -32,7 +32,7 @@ func (f *Flow) finish(ctx context.Context, l idempotency.Lease, res psp.Result) 
 		case err == nil:
 			return Answer{Stored: stored}, nil
 		case errors.As(err, &differs):
-			return Answer{}, f.park(ctx, l, differs.Error())
+			return f.park(ctx, l, differs.Error())
 		case errors.Is(err, idempotency.ErrLeaseLost):
 			return f.superseded(ctx, l)
 		case !mysql.AnswerLost(err) && !mysql.Contended(err):
@@ -62,18 +62,21 @@ func (f *Flow) finishOnce(ctx context.Context, l idempotency.Lease, res psp.Resu
 	var stored idempotency.Stored
 	err = mysql.WithTx(ctx, f.db, func(tx mysql.Querier) error {
 		stored = first
-		if err := f.keys.Finish(ctx, tx, l, stored, v.freesOrder()); err != nil {
+		if err := f.keys.Finish(ctx, tx, l, stored, v.payment == nil); err != nil {
 			return err
 		}
 		if v.payment == nil {
-			return nil
+			return notPaid(ctx, tx, l, v)
 		}
-		row, did, err := write(ctx, tx, *v.payment)
-		if err != nil || did == inserted {
+		w, err := write(ctx, tx, *v.payment)
+		if err != nil {
 			return err
 		}
+		now := verdict{payment: &w.row, code: v.code}
+		if w.inserted() && !now.freesOrder() {
+			return nil
+		}
 		// The webhook was first, and its row may say more than we know: the answer is built from the row.
-		now := verdict{payment: &row, code: v.code}
 		stored, err = f.render.Render(now.answer())
 		if err != nil {
 			return fmt.Errorf("render the answer: %w", err)
@@ -106,6 +109,21 @@ func (f *Flow) superseded(ctx context.Context, l idempotency.Lease) (Answer, err
 	f.log.InfoContext(ctx, "fenced: the lease was taken over, and the new holder still works",
 		"key", l.Key.Hint(), "lease", l.Token, "lease_now", row.Lease)
 	return Answer{}, &idempotency.InProgressError{LeaseLeft: max(row.LeaseLeft, 0)}
+}
+
+// notPaid refuses to store a refusal over a payment that we hold: the PSP has told of a charge by webhook and now says that there is
+// none. Were it stored, the client would be told to pay again.
+func notPaid(ctx context.Context, tx mysql.Querier, l idempotency.Lease, v verdict) error {
+	p, err := get(ctx, tx, l.UserID, l.PaymentID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case p.Status == Failed:
+		return nil
+	}
+	return &DiffersError{ChargeID: p.ChargeID, Field: "status", Ours: string(p.Status), Theirs: string(v.refusal)}
 }
 
 // verdict is what a final result of the PSP means for us: the payment that belongs in the table, if a charge exists, or else

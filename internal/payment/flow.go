@@ -34,6 +34,9 @@ type Timing struct {
 	LeaseMargin time.Duration
 	// MinCharge is the least time that is worth starting a charge with (default 50 ms).
 	MinCharge time.Duration
+	// PSPKeyRetention is how long the PSP surely remembers an idempotency key (default 90 days). A key that is older is never
+	// charged again: what the PSP has forgotten it would charge a second time.
+	PSPKeyRetention time.Duration
 }
 
 func (t Timing) withDefaults() Timing {
@@ -46,6 +49,7 @@ func (t Timing) withDefaults() Timing {
 	set(&t.Reserve, 200*time.Millisecond)
 	set(&t.LeaseMargin, 3*time.Second)
 	set(&t.MinCharge, 50*time.Millisecond)
+	set(&t.PSPKeyRetention, 90*24*time.Hour)
 	return t
 }
 
@@ -155,7 +159,7 @@ func (f *Flow) Create(ctx context.Context, p Purchase) (Answer, error) {
 		f.release(ctx, got.Lease)
 		return Answer{}, &UndecidedError{Why: leftOrLate(err), Err: err}
 	}
-	return f.conclude(ctx, got.Lease, f.charge(ctx, p, got.Lease, deadline))
+	return f.conclude(ctx, got.Lease, f.charge(ctx, p, got, deadline))
 }
 
 // deadline refuses a request that has too little time left to be worth starting, before it claims anything.
@@ -182,14 +186,42 @@ func (f *Flow) claim(ctx context.Context, p Purchase, deadline time.Time) (idemp
 }
 
 // charge holds neither a database connection nor a transaction while it waits for the PSP.
-func (f *Flow) charge(ctx context.Context, p Purchase, l idempotency.Lease, deadline time.Time) psp.Result {
+func (f *Flow) charge(ctx context.Context, p Purchase, got idempotency.Acquired, deadline time.Time) psp.Result {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(-f.timing.Reserve))
 	defer cancel()
+	l := got.Lease
+	if l.TakenOver() {
+		if res, only := f.onlyAsk(ctx, l, got.Record.Age); only {
+			return res
+		}
+	}
 	res := f.psp.Charge(ctx, p.charge(l))
 	if res.Kind == psp.NotSent && l.TakenOver() {
 		res.Kind = psp.Unknown // this request sent nothing, but whoever held the key before may have
 	}
 	return res
+}
+
+// onlyAsk asks for a charge under a key that was held before, in place of sending it once more, when sending could charge again:
+// our own records hold its payment already, or the key is older than the PSP's memory. only reports whether that is so.
+func (f *Flow) onlyAsk(ctx context.Context, l idempotency.Lease, age time.Duration) (res psp.Result, only bool) {
+	_, err := get(ctx, f.db, l.UserID, l.PaymentID)
+	switch {
+	case errors.Is(err, ErrNotFound) && age < f.timing.PSPKeyRetention:
+		return psp.Result{}, false
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return psp.Result{Kind: psp.Unknown, Err: err}, true
+	}
+	res = f.psp.LookUp(ctx, idempotency.PSPKey(l.UserID, l.Key), expect(l))
+	if res.Kind == psp.NeverSeen {
+		return forgotten(age), true
+	}
+	return res, true
+}
+
+// forgotten is a key that the PSP does not know, though it may have charged under it once: a person has to find out.
+func forgotten(age time.Duration) psp.Result {
+	return psp.Result{Kind: psp.Mismatch, Err: fmt.Errorf("the key is %s old and the PSP does not know it: it may have charged and forgotten", age.Round(time.Second))}
 }
 
 // conclude ends a lease by what is known of the charge: final → finish, another purchase's charge → park, all else → release.
@@ -198,7 +230,7 @@ func (f *Flow) conclude(ctx context.Context, l idempotency.Lease, res psp.Result
 	case res.Kind.Final():
 		return f.finish(ctx, l, res)
 	case res.Kind == psp.Mismatch:
-		return Answer{}, f.park(ctx, l, mismatch(res))
+		return f.park(ctx, l, mismatch(res))
 	}
 	f.release(ctx, l)
 	return Answer{}, undecided(res)
@@ -215,17 +247,21 @@ func (f *Flow) release(ctx context.Context, l idempotency.Lease) {
 	}
 }
 
-// park puts the key aside for a person and says so loudly.
-func (f *Flow) park(ctx context.Context, l idempotency.Lease, reason string) error {
+// park puts the key aside for a person and says so loudly. A holder that was taken over parks nothing, and answers by what the
+// new one has made of the key.
+func (f *Flow) park(ctx context.Context, l idempotency.Lease, reason string) (Answer, error) {
 	ctx, cancel := f.detached(ctx)
 	defer cancel()
-	f.log.ErrorContext(ctx, "payment parked: a person has to look",
-		"key", l.Key.Hint(), "user_id", l.UserID, "payment_id", l.PaymentID, "lease", l.Token, "reason", reason)
 	err := f.keys.Park(ctx, l, reason)
-	if err != nil && !errors.Is(err, idempotency.ErrLeaseLost) {
-		return err
+	if errors.Is(err, idempotency.ErrLeaseLost) {
+		return f.superseded(ctx, l)
 	}
-	return idempotency.ErrParked
+	f.log.ErrorContext(ctx, "payment parked: a person has to look",
+		"key", l.Key.Hint(), "user_id", l.UserID, "payment_id", l.PaymentID, "lease", l.Token, "reason", reason, "error", err)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{}, idempotency.ErrParked
 }
 
 // detached bounds a step by itself in place of by the client.

@@ -188,7 +188,7 @@ func stale(t *testing.T, wakeWhileBWaits, dropUnique bool) {
 // ignoreAge leaves out what passes by itself.
 var ignoreAge = cmp.FilterPath(func(p cmp.Path) bool {
 	name := p.Last().String()
-	return name == ".LeaseLeft" || name == ".SinceAttempt"
+	return name == ".LeaseLeft" || name == ".SinceAttempt" || name == ".Age"
 }, cmp.Ignore())
 
 func TestTheStaleHolderWritesNothing(t *testing.T) {

@@ -23,7 +23,11 @@ const afterAll = "pay_~"
 
 // Get returns the payment as it is now, or [ErrNotFound] when there is none or it is another user's.
 func Get(ctx context.Context, db *sql.DB, userID int64, id string) (Payment, error) {
-	return scan(db.QueryRowContext(ctx, byIDSQL, userID, id))
+	return get(ctx, db, userID, id)
+}
+
+func get(ctx context.Context, q mysql.Querier, userID int64, id string) (Payment, error) {
+	return scan(q.QueryRowContext(ctx, byIDSQL, userID, id))
 }
 
 // List returns at most limit payments of the user, newest first, that come after the payment id before (all, when it is empty)

@@ -57,7 +57,7 @@ func (f *Flow) Settle(ctx context.Context, row idempotency.Record, o SettleOptio
 	}
 	asking, cancel := context.WithDeadline(ctx, askUntil)
 	defer cancel()
-	res, left := f.ask(asking, l, row.SinceAttempt, o.AbandonAfter)
+	res, left := f.ask(asking, l, row, o.AbandonAfter)
 	if left != "" {
 		f.release(ctx, l)
 		return left, nil
@@ -73,11 +73,14 @@ func (f *Flow) takeOver(ctx context.Context, row idempotency.Record, ttl time.Du
 
 // ask finds out what the PSP knows of the key, and has it forget the key for good if it has never seen it and nobody can be
 // trying any more. It returns a final result or a mismatch, or why the key has to be left.
-func (f *Flow) ask(ctx context.Context, l idempotency.Lease, sinceAttempt, abandonAfter time.Duration) (psp.Result, Settlement) {
+func (f *Flow) ask(ctx context.Context, l idempotency.Lease, row idempotency.Record, abandonAfter time.Duration) (psp.Result, Settlement) {
 	key, want := idempotency.PSPKey(l.UserID, l.Key), expect(l)
 	res := f.psp.LookUp(ctx, key, want)
 	if res.Kind == psp.NeverSeen {
-		if sinceAttempt < abandonAfter {
+		switch {
+		case row.Age >= f.timing.PSPKeyRetention:
+			return forgotten(row.Age), ""
+		case row.SinceAttempt < abandonAfter:
 			return res, LeftYoung
 		}
 		res = f.psp.Cancel(ctx, key, want)

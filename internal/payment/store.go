@@ -24,55 +24,56 @@ const (
 
 	columns = `user_id, id, order_id, amount, currency, status, charge_id, created_at, updated_at`
 
-	byChargeSQL = `SELECT ` + columns + ` FROM payments WHERE user_id = ? AND charge_id = ?`
-	byIDSQL     = `SELECT ` + columns + ` FROM payments WHERE user_id = ? AND id = ?`
+	lockByChargeSQL = `SELECT ` + columns + ` FROM payments WHERE user_id = ? AND charge_id = ? FOR UPDATE`
+	byIDSQL         = `SELECT ` + columns + ` FROM payments WHERE user_id = ? AND id = ?`
 )
 
-// written tells what write did.
-type written int
+// written is what write left in the table: the row as it is now, and the status that it had before, "" for a row that is new.
+type written struct {
+	row    Payment
+	before Status
+}
 
-const (
-	inserted written = iota
-	raised
-	unchanged
-)
+func (w written) inserted() bool { return w.before == "" }
+func (w written) changed() bool  { return w.before != w.row.Status }
 
 // write brings the payment of a charge to p's status or leaves it higher, and returns the row as it is then. It decides by the
 // unique keys alone: a plain INSERT, and after a duplicate a conditional raise. The affected rows of an upsert would say
 // nothing (with clientFoundRows it is 1 whatever happened), and INSERT IGNORE hides every other fault too. A row that is not
 // about the same purchase gives a *[DiffersError]. q must be a transaction. p's times must be UTC in whole milliseconds, as the
 // columns hold them: then an inserted row reads as p.
-func write(ctx context.Context, q mysql.Querier, p Payment) (Payment, written, error) {
+func write(ctx context.Context, q mysql.Querier, p Payment) (written, error) {
 	_, err := q.ExecContext(ctx, insertSQL, p.UserID, p.ID, p.OrderID, p.Amount, p.Currency, p.Status, p.ChargeID, p.CreatedAt, p.UpdatedAt)
 	if err == nil {
-		return p, inserted, nil
+		return written{row: p}, nil
 	}
 	if !mysql.Duplicate(err) {
-		return Payment{}, 0, fmt.Errorf("insert the payment: %w", err)
+		return written{}, fmt.Errorf("insert the payment: %w", err)
 	}
+	row, err := lockByCharge(ctx, q, p.UserID, p.ChargeID)
+	if errors.Is(err, ErrNotFound) {
+		// The duplicate was not this user's charge: the charge id is another user's, or the payment id has another charge.
+		return written{}, &DiffersError{ChargeID: p.ChargeID, Field: "user or payment id", Ours: "another row", Theirs: p.ID}
+	}
+	if err != nil {
+		return written{}, err
+	}
+	if err := p.sameAs(row); err != nil {
+		return written{}, err
+	}
+	w := written{row: row, before: row.Status}
 	res, err := q.ExecContext(ctx, raiseSQL, p.Status, p.UpdatedAt, p.UserID, p.ChargeID, p.Status)
 	if err != nil {
-		return Payment{}, 0, fmt.Errorf("raise the payment: %w", err)
+		return written{}, fmt.Errorf("raise the payment: %w", err)
 	}
 	n, err := res.RowsAffected()
 	if err != nil {
-		return Payment{}, 0, fmt.Errorf("raise the payment: %w", err)
+		return written{}, fmt.Errorf("raise the payment: %w", err)
 	}
-	row, err := byCharge(ctx, q, p.UserID, p.ChargeID)
-	if errors.Is(err, ErrNotFound) {
-		// The duplicate was not this user's charge: the charge id is another user's, or the payment id has another charge.
-		return Payment{}, 0, &DiffersError{ChargeID: p.ChargeID, Field: "user or payment id", Ours: p.ID, Theirs: "another row"}
+	if n > 0 {
+		w.row.Status, w.row.UpdatedAt = p.Status, p.UpdatedAt
 	}
-	if err != nil {
-		return Payment{}, 0, err
-	}
-	if err := p.sameAs(row); err != nil {
-		return Payment{}, 0, err
-	}
-	if n == 0 {
-		return row, unchanged, nil
-	}
-	return row, raised, nil
+	return w, nil
 }
 
 // sameAs reports by a *DiffersError in what the row is about another purchase than p. The payment id is not part of it: a key
@@ -94,8 +95,8 @@ func (p Payment) sameAs(row Payment) error {
 	return nil
 }
 
-func byCharge(ctx context.Context, q mysql.Querier, userID int64, chargeID string) (Payment, error) {
-	return scan(q.QueryRowContext(ctx, byChargeSQL, userID, chargeID))
+func lockByCharge(ctx context.Context, tx mysql.Querier, userID int64, chargeID string) (Payment, error) {
+	return scan(tx.QueryRowContext(ctx, lockByChargeSQL, userID, chargeID))
 }
 
 func scan(row interface{ Scan(...any) error }) (Payment, error) {

@@ -82,11 +82,11 @@ func (c *Client) poll(ctx context.Context, t *trip, ask call, working verdict) v
 	}
 }
 
-// settle asks by key after the PSP said that the key was used with other parameters. A charge under it decides, ours or not. Without
-// one nothing is known: whatever the PSP holds against the key was said of another request.
+// settle asks by key after the PSP said that the key was used with other parameters. What the PSP holds under it decides: a charge,
+// ours or not, or a refusal, after which the key will never charge anything. Else nothing is known.
 func (c *Client) settle(ctx context.Context, t *trip, ask call, mismatch verdict) verdict {
 	v := c.run(ctx, t, &series{call: ask})
-	if v.kind.HasCharge() || v.kind == Mismatch {
+	if v.kind.Final() || v.kind == Mismatch {
 		return v
 	}
 	mismatch.retryAfter = v.retryAfter

@@ -61,7 +61,7 @@ func TestWhatAChargeDoesBeyondRetrying(t *testing.T) {
 		"other parameters: no charge": {
 			[]step{mismatched, neverSeen}, Unknown, []string{"0s POST", "0s GET"}},
 		"other parameters: the other request was declined": {
-			[]step{mismatched, declined}, Unknown, []string{"0s POST", "0s GET"}},
+			[]step{mismatched, declined}, Declined, []string{"0s POST", "0s GET"}},
 		"other parameters: nobody answers": {
 			[]step{mismatched, respond(500, "")}, Unknown, []string{"0s POST", "0s GET"}},
 	} {

@@ -125,7 +125,7 @@ func TestSimOtherParametersUnderOneKey(t *testing.T) {
 		t.Errorf("another user: got %+v", r)
 	}
 	c.Charge(ctx, request("d", "tok_declined"))
-	if r := c.Charge(ctx, request("d", "tok_visa")); r.Kind != Unknown {
+	if r := c.Charge(ctx, request("d", "tok_visa")); r.Kind != Declined {
 		t.Errorf("declined with another token: got %+v", r)
 	}
 }
