@@ -7,7 +7,7 @@ CREATE TABLE payments (
   amount     BIGINT      NOT NULL,
   currency   CHAR(3)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   status     ENUM('pending', 'failed', 'succeeded', 'canceled', 'refunded') NOT NULL,
-  charge_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  charge_id  VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   created_at DATETIME(3) NOT NULL,
   updated_at DATETIME(3) NOT NULL,
   PRIMARY KEY (user_id, id),

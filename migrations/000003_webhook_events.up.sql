@@ -4,7 +4,7 @@ CREATE TABLE webhook_events (
   user_id         BIGINT         NOT NULL,
   event_id        VARBINARY(255) NOT NULL,
   type            VARCHAR(64)    NOT NULL,
-  charge_id       VARCHAR(64)    CHARACTER SET ascii COLLATE ascii_bin NULL,
+  charge_id       VARCHAR(255)   CHARACTER SET ascii COLLATE ascii_bin NULL,
   payload         MEDIUMBLOB     NOT NULL,
   state           ENUM('applied', 'ignored', 'failed', 'dead') NOT NULL,
   attempts        INT            NOT NULL,

@@ -29,10 +29,15 @@ type serveCmd struct {
 
 	DefaultDeadline time.Duration `default:"10s" help:"The deadline of a request that names none."`
 	MaxDeadline     time.Duration `default:"30s" help:"The longest deadline; a longer one is cut to it."`
+	MaxInFlight     int           `default:"1024" help:"Requests in flight at the most; one more is refused at once, and told when to come back."`
+	RateLimit       float64       `default:"0" help:"Requests per second that each API key may send to this server; 0: no limit."`
+	RateBurst       int           `default:"0" help:"How many of them at once; 0: a second's worth."`
 	FinishTimeout   time.Duration `default:"3s" help:"Bounds the claim, the finish and the release, each."`
 	Reserve         time.Duration `default:"200ms" help:"Kept back from the deadline to record the outcome."`
 	LeaseMargin     time.Duration `default:"3s" help:"How much longer than a request a key's lease lasts."`
 	DrainDelay      time.Duration `default:"0s" help:"How long to go on serving after SIGTERM has turned readiness off: as long as the load balancer needs to notice."`
+
+	OnePaymentPerOrder bool `help:"Refuse a second payment of a user's order under another key, while the first is under way and once it has succeeded."`
 
 	PageTokenKey     telemetry.Secret `placeholder:"KEY" help:"Authenticates page tokens; the same on all servers. Better set by CHARGEONCE_PAGE_TOKEN_KEY or --page-token-key-file."`
 	PageTokenKeyFile string           `placeholder:"FILE" help:"File that holds it."`
@@ -68,6 +73,7 @@ func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry)
 	flow := payment.NewFlow(db, provider, server.Renderer{}, payment.Timing{
 		StoreTimeout: c.FinishTimeout, Reserve: c.Reserve, LeaseMargin: c.LeaseMargin,
 	}, log)
+	flow.OnePaymentPerOrder = c.OnePaymentPerOrder
 	events, err := c.Webhook.handler(db, flow, log)
 	if err != nil {
 		return err
@@ -76,6 +82,7 @@ func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry)
 		DB: db, Flow: flow, Log: log,
 		GRPCListen: c.GRPCListen, RESTListen: c.RESTListen, AdminListen: c.AdminListen,
 		DefaultDeadline: c.DefaultDeadline, MaxDeadline: c.MaxDeadline,
+		MaxInFlight: c.MaxInFlight, RateLimit: c.RateLimit, RateBurst: c.RateBurst,
 		DrainDelay: c.DrainDelay, DrainTimeout: c.MaxDeadline + 2*c.FinishTimeout + time.Second,
 		PageTokenKey: pageKey, Metrics: tel.Metrics, Webhook: events,
 	})

@@ -19,6 +19,9 @@ var chargeKinds = map[string]Kind{
 	"refunded":  Refunded,
 }
 
+// maxChargeID is the longest id of a charge that the payments table can hold.
+const maxChargeID = 255
+
 // ParseCharge reads a charge as the PSP writes it. It fails on anything that is not one JSON object with an id, an integer
 // amount, a currency and a known status; on a member that stands in it twice; and on a malformed time. Unknown members are
 // ignored, and names are compared as they are: "Amount" is not "amount". It does not say whether the charge is ours: a
@@ -52,8 +55,11 @@ func parseCharge(raw []byte) (Charge, error) {
 	if _, known := chargeKinds[ch.Status]; !known {
 		return Charge{}, fmt.Errorf("unknown status %q", ch.Status)
 	}
-	if ch.ID == "" || ch.Currency == "" {
-		return Charge{}, errors.New("no id or no currency")
+	if ch.ID == "" || len(ch.ID) > maxChargeID || !isFieldValue(ch.ID) {
+		return Charge{}, fmt.Errorf("id: want 1 to %d printable ASCII characters", maxChargeID)
+	}
+	if ch.Currency == "" {
+		return Charge{}, errors.New("no currency")
 	}
 	return ch, nil
 }

@@ -111,6 +111,7 @@ func TestParseCharge(t *testing.T) {
 	}
 	for name, raw := range map[string]string{
 		"nothing": "", "null": "null", "an array": "[]", "cut": `{"id": "ch_1"`, "two": "{}{}", "no id": chargeJSON("k", "pending", "id", "null"),
+		"an id that no row can hold": chargeJSON("k", "pending", "id", `"`+strings.Repeat("x", 256)+`"`), "an id beyond ASCII": chargeJSON("k", "pending", "id", `"ché"`),
 		"no currency": chargeJSON("k", "pending", "currency", `""`), "no amount": chargeJSON("k", "pending", "amount", "null"),
 		"amount with exponent": chargeJSON("k", "pending", "amount", "2e3"), "amount too large": chargeJSON("k", "pending", "amount", "9223372036854775808"),
 		"unknown status": chargeJSON("k", "disputed"), "status in capitals": chargeJSON("k", "PENDING"),

@@ -32,6 +32,12 @@ type owner struct {
 	until  time.Time
 }
 
+// caller is who sends a request: a user, by one of their API keys.
+type caller struct {
+	userID  int64
+	keyHash [sha256.Size]byte
+}
+
 func newAuthenticator(db *sql.DB) *authenticator {
 	return &authenticator{
 		lookUp: func(ctx context.Context, hash [sha256.Size]byte) (int64, bool, error) { return keyOwner(ctx, db, hash) },
@@ -40,34 +46,34 @@ func newAuthenticator(db *sql.DB) *authenticator {
 	}
 }
 
-// authenticate returns the user whose API key the values of the Authorization header (or metadata) carry; errNoAuth when they carry
+// authenticate returns the caller whose API key the values of the Authorization header (or metadata) carry; errNoAuth when they carry
 // none that is good; or the database's error.
-func (a *authenticator) authenticate(ctx context.Context, values []string) (int64, error) {
+func (a *authenticator) authenticate(ctx context.Context, values []string) (caller, error) {
 	key, ok := bearer(values)
 	if !ok {
-		return 0, errNoAuth
+		return caller{}, errNoAuth
 	}
 	hash := sha256.Sum256([]byte(key))
 	if o, ok := a.remembered(hash); ok {
-		return o.verdict()
+		return o.verdict(hash)
 	}
 	userID, ok, err := a.lookUp(ctx, hash)
 	if err != nil {
-		return 0, err
+		return caller{}, err
 	}
 	o := owner{userID: userID, ok: ok, until: a.now().Add(keyCacheMiss)}
 	if ok {
 		o.until = a.now().Add(keyCacheHit)
 	}
 	a.remember(hash, o)
-	return o.verdict()
+	return o.verdict(hash)
 }
 
-func (o owner) verdict() (int64, error) {
+func (o owner) verdict(keyHash [sha256.Size]byte) (caller, error) {
 	if !o.ok {
-		return 0, errNoAuth
+		return caller{}, errNoAuth
 	}
-	return o.userID, nil
+	return caller{userID: o.userID, keyHash: keyHash}, nil
 }
 
 func (a *authenticator) remembered(hash [sha256.Size]byte) (owner, bool) {

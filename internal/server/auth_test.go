@@ -36,8 +36,8 @@ func TestARevokedKeyStopsWithinTenSeconds(t *testing.T) {
 	auth := []string{"Bearer sk_test_1"}
 	f.owners[hash] = 7
 	for range 3 {
-		if id, err := a.authenticate(t.Context(), auth); id != 7 || err != nil {
-			t.Fatalf("%d, %v", id, err)
+		if who, err := a.authenticate(t.Context(), auth); who.userID != 7 || err != nil {
+			t.Fatalf("%d, %v", who.userID, err)
 		}
 	}
 	if f.lookUps != 1 {
@@ -64,8 +64,8 @@ func TestANewKeyWorksSoonThoughItWasTriedBefore(t *testing.T) {
 	}
 	f.owners[sha256.Sum256([]byte("sk_test_1"))] = 7
 	f.now = f.now.Add(time.Second)
-	if id, err := a.authenticate(t.Context(), auth); id != 7 || err != nil {
-		t.Errorf("%d, %v", id, err)
+	if who, err := a.authenticate(t.Context(), auth); who.userID != 7 || err != nil {
+		t.Errorf("%d, %v", who.userID, err)
 	}
 }
 
@@ -78,8 +78,8 @@ func TestAFailedLookUpIsNotRemembered(t *testing.T) {
 		t.Errorf("%v, want the database's error", err)
 	}
 	f.err = nil
-	if id, err := a.authenticate(t.Context(), []string{"Bearer sk_test_1"}); id != 7 || err != nil {
-		t.Errorf("%d, %v", id, err)
+	if who, err := a.authenticate(t.Context(), []string{"Bearer sk_test_1"}); who.userID != 7 || err != nil {
+		t.Errorf("%d, %v", who.userID, err)
 	}
 }
 

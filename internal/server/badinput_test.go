@@ -344,7 +344,7 @@ func TestPrivateMetadataFromOutsideIsIgnored(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, options{})
 	forged := map[string]string{
-		"chargeonce-idempotency-key-bin": "forged-by-metadata", "chargeonce-deadline": "1",
+		"chargeonce-idempotency-key-bin": "forged-by-metadata", "chargeonce-deadline": "1", "chargeonce-prefer-bin": "wait=1",
 		"chargeonce-body-bin": "{}", "chargeonce-http-status": "500",
 	}
 	t.Run("gRPC", func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	paymentsv1 "chargeonce/api/payments/v1"
 )
 
-// FuzzDecodeBody: any bytes are either one request, and then the same one that protobuf's own reader sees, or a *problem that
-// shows nothing like a card number.
+// FuzzDecodeBody: any bytes are either one request, and then the same one that protobuf's own reader sees, with the fingerprint of
+// its plainest form; or a *problem that shows nothing like a card number.
 func FuzzDecodeBody(f *testing.F) {
 	for _, s := range []string{
 		`{"order_id":"o","amount":"100","currency":"EUR","payment_method":"tok_visa"}`,
@@ -36,6 +36,10 @@ func FuzzDecodeBody(f *testing.F) {
 		}
 		if err := protojson.Unmarshal(body, &want); err != nil || !proto.Equal(&got, &want) {
 			t.Fatalf("%q: read as %v, by protobuf as %v (%v)", body, &got, &want, err)
+		}
+		again, err := marshal(&got)
+		if err != nil || fingerprint(t, decoded(t, string(again))) != fingerprint(t, &got) {
+			t.Fatalf("%q: another fingerprint than its plain form %s (%v)", body, again, err)
 		}
 	})
 }

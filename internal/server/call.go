@@ -23,6 +23,7 @@ type call struct {
 	userID   int64
 	keyHint  string
 	replayed bool
+	slot     *slot
 }
 
 type callKey struct{}
@@ -43,6 +44,7 @@ func callOf(ctx context.Context) *call {
 // byte that a header can. Those of the response carry what REST sends and gRPC does not.
 const (
 	mdKeys       = "chargeonce-idempotency-key-bin"
+	mdPrefer     = "chargeonce-prefer-bin"
 	mdDeadline   = "chargeonce-deadline"
 	mdBody       = "chargeonce-body-bin"
 	mdHTTPStatus = "chargeonce-http-status"
@@ -50,9 +52,10 @@ const (
 
 // The metadata that a client over gRPC reads, and the headers that one over REST does.
 const (
-	mdLocation = "location"
-	mdReplayed = "idempotent-replayed"
-	mdTraceID  = "x-trace-id"
+	mdLocation          = "location"
+	mdReplayed          = "idempotent-replayed"
+	mdPreferenceApplied = "preference-applied"
+	mdTraceID           = "x-trace-id"
 )
 
 // idempotencyKeys returns the values of the request's Idempotency-Key.

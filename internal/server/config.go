@@ -27,6 +27,14 @@ type Config struct {
 
 	// DefaultDeadline is for a request that names none (default 10 s), MaxDeadline cuts one that is longer (default 30 s).
 	DefaultDeadline, MaxDeadline time.Duration
+	// MaxInFlight caps the requests that are being worked on, over both faces together (default 1024). One more is refused at
+	// once as OVERLOADED. Probes and webhooks are not counted.
+	MaxInFlight int
+	// RateLimit is how many requests per second each API key may send, RateBurst how many at once (default: a second's worth).
+	// What is beyond is refused as OVERLOADED, with the time until there is room. Default 0: no limit. A server counts for itself.
+	RateLimit float64
+	RateBurst int
+
 	// DrainDelay is how long a server that stops still takes requests after it has said that it is not ready: as long as a load
 	// balancer needs to notice. Default 0.
 	DrainDelay time.Duration
@@ -53,6 +61,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.AdminListen, "127.0.0.1:9091")
 	setDefault(&c.DefaultDeadline, 10*time.Second)
 	setDefault(&c.MaxDeadline, 30*time.Second)
+	setDefault(&c.MaxInFlight, 1024)
 	setDefault(&c.DrainTimeout, c.MaxDeadline+10*time.Second)
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -70,6 +79,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.DefaultDeadline > c.MaxDeadline {
 		return c, fmt.Errorf("server: DefaultDeadline: %v is longer than MaxDeadline, %v", c.DefaultDeadline, c.MaxDeadline)
+	}
+	if c.MaxInFlight < 0 {
+		return c, fmt.Errorf("server: MaxInFlight: %d is negative", c.MaxInFlight)
+	}
+	if !(0 <= c.RateLimit && c.RateLimit <= 1e6) || c.RateBurst < 0 { // NaN neither
+		return c, fmt.Errorf("server: RateLimit, RateBurst: %v, %d: want 0 to 1e6, and no negative burst", c.RateLimit, c.RateBurst)
 	}
 	return c, nil
 }

@@ -72,7 +72,7 @@ var words = map[paymentsv1.Reason][3]string{
 		"The same order has been paid under another key. payment_id names the payment.",
 		"Send nothing more for this order."},
 	paymentsv1.Reason_PAYMENT_UNDER_REVIEW: {"Under review",
-		"What the payment provider holds under this key is not what was asked for. A person is looking at it.",
+		"What the payment provider holds for this purchase is not what was asked for. A person is looking at it.",
 		"Send nothing more for this purchase; ask support."},
 	paymentsv1.Reason_CARD_DECLINED: {"Card declined",
 		"The card was declined, and not charged.",
@@ -147,6 +147,8 @@ func classify(ctx context.Context, err error) *problem {
 		told      *problem
 		badKey    *idempotency.KeyError
 		busy      *idempotency.InProgressError
+		orderBusy *payment.OrderInProgressError
+		orderPaid *payment.OrderPaidError
 		undecided *payment.UndecidedError
 	)
 	switch {
@@ -164,6 +166,10 @@ func classify(ctx context.Context, err error) *problem {
 		return &problem{reason: paymentsv1.Reason_IDEMPOTENCY_KEY_REUSED, cause: err}
 	case errors.As(err, &busy):
 		return &problem{reason: paymentsv1.Reason_IDEMPOTENCY_KEY_IN_PROGRESS, retryAfter: comeBackSoon(busy.LeaseLeft), cause: err}
+	case errors.As(err, &orderBusy):
+		return orderInProgress(orderBusy)
+	case errors.As(err, &orderPaid):
+		return &problem{reason: paymentsv1.Reason_ORDER_ALREADY_PAID, metadata: map[string]string{"payment_id": orderPaid.PaymentID}, cause: err}
 	case errors.Is(err, idempotency.ErrParked):
 		return &problem{reason: paymentsv1.Reason_PAYMENT_UNDER_REVIEW, cause: err}
 	case errors.As(err, &undecided):
@@ -174,6 +180,14 @@ func classify(ctx context.Context, err error) *problem {
 		return retryLater(paymentsv1.Reason_UNAVAILABLE, 0, err)
 	}
 	return retryLater(paymentsv1.Reason_INTERNAL, 0, err)
+}
+
+// orderInProgress: a lease ends soon. A charge that the PSP has only accepted may stay pending for long, and has none.
+func orderInProgress(e *payment.OrderInProgressError) *problem {
+	if e.LeaseLeft > 0 {
+		return &problem{reason: paymentsv1.Reason_ORDER_IN_PROGRESS, retryAfter: comeBackSoon(e.LeaseLeft), cause: e}
+	}
+	return retryLater(paymentsv1.Reason_ORDER_IN_PROGRESS, 0, e)
 }
 
 // undecidedReasons: a client that has left reads no answer, so its row only has to be a safe one.

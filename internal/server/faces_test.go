@@ -35,6 +35,7 @@ var faces = []face{overGRPC, overREST}
 type sending struct {
 	apiKey  string // empty: the env's; "none": none
 	keys    []string
+	prefer  []string
 	timeout time.Duration
 	message proto.Message
 }
@@ -50,6 +51,7 @@ type outcome struct {
 	RetryAfter time.Duration
 	Replayed   bool
 	Location   string
+	Applied    string // Preference-Applied
 	Payment    *paymentsv1.Payment
 
 	HTTP   int
@@ -88,6 +90,9 @@ func (e *env) sendGRPC(s sending) outcome {
 	for _, k := range s.keys {
 		ctx = metadata.AppendToOutgoingContext(ctx, "idempotency-key", k)
 	}
+	for _, p := range s.prefer {
+		ctx = metadata.AppendToOutgoingContext(ctx, "prefer", p)
+	}
 	if s.apiKey != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.apiKey)
 	}
@@ -102,7 +107,7 @@ func (e *env) sendGRPC(s sending) outcome {
 	case *paymentsv1.ListPaymentsRequest:
 		resp, err = e.client.ListPayments(ctx, m, grpc.Header(&header))
 	}
-	out := outcome{Location: strings.Join(header.Get("location"), "|"), Replayed: len(header.Get("idempotent-replayed")) == 1}
+	out := outcome{Location: strings.Join(header.Get("location"), "|"), Applied: strings.Join(header.Get("preference-applied"), "|"), Replayed: len(header.Get("idempotent-replayed")) == 1}
 	for name := range header {
 		if strings.HasPrefix(name, "chargeonce-") {
 			e.t.Errorf("the private header %s got out", name)
@@ -152,7 +157,7 @@ func (o *outcome) addExtra(name, value string) {
 
 func (e *env) sendREST(s sending) outcome {
 	e.t.Helper()
-	header := http.Header{"Idempotency-Key": s.keys}
+	header := http.Header{"Idempotency-Key": s.keys, "Prefer": s.prefer}
 	if s.apiKey != "" {
 		header.Set("Authorization", "Bearer "+s.apiKey)
 	}
@@ -187,8 +192,9 @@ func (e *env) rest(method, path string, header http.Header, body string) outcome
 	t := e.t
 	t.Helper()
 	resp, text := e.do(method, path, header, strings.NewReader(body))
+	holdToContract(t, resp, text)
 	out := outcome{HTTP: resp.StatusCode, Header: resp.Header, Body: text, Location: resp.Header.Get("Location"),
-		Replayed: resp.Header.Get("Idempotent-Replayed") == "true"}
+		Applied: resp.Header.Get("Preference-Applied"), Replayed: resp.Header.Get("Idempotent-Replayed") == "true"}
 	for name := range resp.Header {
 		if strings.HasPrefix(name, "Grpc-") || strings.HasPrefix(name, "Chargeonce-") {
 			t.Errorf("the header %s got out", name)

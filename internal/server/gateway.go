@@ -45,8 +45,8 @@ func dialInMemory(lis *bufconn.Listener) (*grpc.ClientConn, error) {
 	)
 }
 
-// newGateway makes REST requests into calls on conn. Of the request's headers only Authorization and the idempotency key go
-// along, of the response's only those that are named here come back: gRPC's prefixes are nobody's business.
+// newGateway makes REST requests into calls on conn. Of the request's headers only Authorization, the idempotency key and
+// the preferences go along, of the response's only those that are named here come back: gRPC's prefixes are nobody's business.
 func newGateway(ctx context.Context, conn *grpc.ClientConn, refuse func(http.ResponseWriter, *http.Request, error)) (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, fixedJSON{}),
@@ -79,6 +79,7 @@ func newGateway(ctx context.Context, conn *grpc.ClientConn, refuse func(http.Res
 func requestMetadata(ctx context.Context, r *http.Request) metadata.MD {
 	md := metadata.MD{}
 	md.Append(mdKeys, r.Header.Values("Idempotency-Key")...)
+	md.Append(mdPrefer, r.Header.Values("Prefer")...)
 	if c, ok := ctx.Value(restCallKey{}).(restCall); ok {
 		md.Set(mdDeadline, strconv.FormatInt(c.deadline.UnixNano(), 10))
 	}
@@ -91,6 +92,8 @@ func outgoingHeader(name string) (string, bool) {
 		return "Location", true
 	case mdReplayed:
 		return "Idempotent-Replayed", true
+	case mdPreferenceApplied:
+		return "Preference-Applied", true
 	}
 	return "", false
 }

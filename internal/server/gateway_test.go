@@ -67,7 +67,7 @@ func newLate(t *testing.T) (http.Handler, <-chan error) {
 	})
 	_, auth := newFakeKeys()
 	auth.lookUp = func(context.Context, [32]byte) (int64, bool, error) { return 7, true, nil }
-	s := &Server{log: slog.New(slog.DiscardHandler), deadlines: deadlines{def: 10 * time.Second, max: 30 * time.Second},
+	s := &Server{log: slog.New(slog.DiscardHandler), load: &load{most: 10}, deadlines: deadlines{def: 10 * time.Second, max: 30 * time.Second},
 		auth: auth, ready: newReadiness(nil, slog.New(slog.DiscardHandler))}
 	gateway, err := newGateway(t.Context(), conn, s.refuse)
 	if err != nil {

@@ -21,7 +21,7 @@ func (s *Server) newGRPC(via face) *grpc.Server {
 		grpc.ChainUnaryInterceptor(s.interceptors(via)...),
 		grpc.UnknownServiceHandler(noSuchMethod),
 		grpc.ForceServerCodecV2(newTolerantCodec()),
-		grpc.MaxRecvMsgSize(maxBody),
+		grpc.MaxRecvMsgSize(maxBody), // more is refused by the library itself, without a reason, as a malformed grpc-timeout is
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithMeterProvider(noop.NewMeterProvider()), otelgrpc.WithFilter(filters.Not(filters.HealthCheck())))),
 	}

@@ -117,6 +117,8 @@ type options struct {
 	timing payment.Timing
 	server server.Config
 	user   int64
+	// onePerOrder is the flow's OnePaymentPerOrder.
+	onePerOrder bool
 }
 
 const (
@@ -158,6 +160,7 @@ func newEnv(t *testing.T, o options) *env {
 	}
 	c.Log, c.Metrics = log, metrics
 	c.Flow = payment.NewFlow(c.DB, provider, server.Renderer{}, o.timing, log)
+	c.Flow.OnePaymentPerOrder = o.onePerOrder
 	c.GRPCListen, c.RESTListen, c.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	if c.PageTokenKey == "" {
 		c.PageTokenKey = pageToken

@@ -27,11 +27,11 @@ import (
 //  2. observe: one log line and one measurement per call, whatever comes of it. So it stands before all that can refuse, and
 //     it is where an error becomes a status.
 //  3. recoverPanic again: inside observe, so that the line tells of the panic.
-//  4. limitTime: what follows may ask the database, and must not do so for ever.
-//  5. authenticate: nobody but a caller that is known learns anything of the rules or costs more than this.
-//  6. check: the handler gets valid requests alone.
-//
-// A cap on the requests in flight belongs between 3 and 4: it must be cheap, and refuse before anything is done.
+//  4. limitLoad: a server that has all it can do must say so before it does anything.
+//  5. limitTime: what follows may ask the database, and must not do so for ever.
+//  6. authenticate: nobody but a caller that is known learns anything of the rules or costs more than this, and no caller more
+//     often than its API key may.
+//  7. check: the handler gets valid requests alone.
 func (s *Server) interceptors(via face) []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
 		recoverPanic,
@@ -39,6 +39,7 @@ func (s *Server) interceptors(via face) []grpc.UnaryServerInterceptor {
 			return s.observe(withCall(ctx, &call{face: via}), req, info, next)
 		},
 		recoverPanic,
+		s.limitLoad,
 		s.limitTime,
 		s.authenticate,
 		check,
@@ -122,6 +123,19 @@ func (s *Server) tell(ctx context.Context, method string, p *problem, took time.
 		attribute.String("face", string(c.face)), attribute.String("code", code), attribute.String("reason", reason)))
 }
 
+func (s *Server) limitLoad(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if internalMethod(info.FullMethod) {
+		return next(ctx, req) // an orchestrator that restarts a server because it is busy makes the others busier
+	}
+	slot, err := s.load.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer slot.leave()
+	callOf(ctx).slot = slot
+	return next(ctx, req)
+}
+
 func (s *Server) limitTime(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	ctx, cancel := context.WithDeadline(ctx, s.deadlines.at(time.Now(), askedDeadline(ctx)))
 	defer cancel()
@@ -136,11 +150,17 @@ func (s *Server) authenticate(ctx context.Context, req any, info *grpc.UnaryServ
 	if internalMethod(info.FullMethod) {
 		return next(ctx, req)
 	}
-	userID, err := s.auth.authenticate(ctx, metadata.ValueFromIncomingContext(ctx, "authorization"))
+	who, err := s.auth.authenticate(ctx, metadata.ValueFromIncomingContext(ctx, "authorization"))
 	if err != nil {
 		return nil, err
 	}
-	callOf(ctx).userID = userID
+	c := callOf(ctx)
+	c.userID = who.userID
+	if c.face == faceGRPC { // over REST it was counted before its body was read
+		if err := s.rates.take(who.keyHash); err != nil {
+			return nil, err
+		}
+	}
 	return next(ctx, req)
 }
 

@@ -290,7 +290,7 @@ func TestWhatNeedsNoAPIKey(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/problems/NOBODY", "/problems/REASON_UNSPECIFIED", "/problems/", "/metrics", "/debug/pprof/"} {
+	for _, path := range []string{"/docs/index.html", "/problems/NOBODY", "/problems/REASON_UNSPECIFIED", "/problems/", "/metrics", "/debug/pprof/"} {
 		if resp, body := e.get(path, nil); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s %s", path, resp.Status, body)
 		}

@@ -255,7 +255,7 @@ func TestRetriesWithTheSameKey(t *testing.T) {
 		}
 	})
 
-	t.Run("case 20: a lost answer is unknown, and the retry finds the charge", func(t *testing.T) {
+	t.Run("cases 09 and 20: a lost answer is unknown, and whoever takes the key over finds the charge", func(t *testing.T) {
 		t.Parallel()
 		e, key, first := e.in(t).create(overREST, "", purchase("answer-lost"))
 		_, _, again := e.create(overREST, key, purchase("answer-lost"))
@@ -320,8 +320,6 @@ func TestCase22HeadersKeepTheirNames(t *testing.T) {
 		t.Errorf("headers %v", got.Header)
 	}
 }
-
-// case 23: a limit is told as RESOURCE_EXHAUSTED with the wait, 429 with Retry-After; TestConformance holds it (OVERLOADED).
 
 // case 24: nothing that was sent as a payment method is kept anywhere.
 func TestCase24NoCardDataIsKept(t *testing.T) {

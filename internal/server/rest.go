@@ -39,6 +39,8 @@ func (s *Server) routes(gateway http.Handler) http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /problems/{reason}", s.problemPage)
 	mux.HandleFunc("GET /openapi.json", s.openapi)
+	mux.HandleFunc("GET /docs", s.docsPage)
+	mux.HandleFunc("GET /docs/{file}", s.docsFile)
 	return otelhttp.NewHandler(s.guard(s.routed(mux)), "REST",
 		otelhttp.WithMeterProvider(noop.NewMeterProvider()),
 		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/healthz" && r.URL.Path != "/readyz" }))
@@ -98,11 +100,15 @@ func (h *headerOnly) Header() http.Header         { return h.header }
 func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
 func (h *headerOnly) WriteHeader(int)             {}
 
-// api checks what only REST can get wrong, in the order of the interceptors: time, then who is calling, and only then what was
-// sent. The inner server authenticates again, from memory; this check is here so that a stranger's body is not even read.
+// api checks what only REST can get wrong, in the order of the interceptors: load, time, who is calling, and only then what
+// was sent. The inner server authenticates again, from memory; this check is here so that a stranger's body is not even read.
 // body and query are what the request's body (nil: it has none) and query string are read as.
 func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.load.full() { // the inner server decides; this look is here so that nothing is read in vain
+			s.refuse(w, r, overloaded())
+			return
+		}
 		now := time.Now()
 		timeout, asked, err := parseTimeout(r.Header.Values("Grpc-Timeout"))
 		if err != nil {
@@ -116,7 +122,11 @@ func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handl
 		deadline := s.deadlines.at(now, want)
 		ctx, cancel := context.WithDeadline(r.Context(), deadline)
 		defer cancel()
-		if _, err := s.auth.authenticate(ctx, r.Header.Values("Authorization")); err != nil {
+		who, err := s.auth.authenticate(ctx, r.Header.Values("Authorization"))
+		if err == nil {
+			err = s.rates.take(who.keyHash)
+		}
+		if err != nil {
 			s.refuse(w, r.WithContext(ctx), err)
 			return
 		}
@@ -227,7 +237,5 @@ func routeOf(r *http.Request) string {
 
 func (s *Server) openapi(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(paymentsv1.OpenAPI); err != nil {
-		s.log.InfoContext(r.Context(), "the client left before its answer was written", "error", err)
-	}
+	s.send(w, r, paymentsv1.OpenAPI)
 }

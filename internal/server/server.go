@@ -21,7 +21,9 @@ type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	deadlines deadlines
+	load      *load
 	auth      *authenticator
+	rates     *rateLimits // nil: no limit
 	ready     *readiness
 	service   *service
 
@@ -44,7 +46,9 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		cfg: c, log: c.Log,
 		deadlines: deadlines{def: c.DefaultDeadline, max: c.MaxDeadline},
+		load:      &load{most: int64(c.MaxInFlight)},
 		auth:      newAuthenticator(c.DB),
+		rates:     newRateLimits(c.RateLimit, c.RateBurst),
 		ready:     newReadiness(c.DB, c.Log),
 		service:   &service{db: c.DB, flow: c.Flow, pages: newPages(c.PageTokenKey), log: c.Log},
 		memory:    bufconn.Listen(1 << 20),
@@ -58,6 +62,8 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What is no HTTP request, or has more header than fits, net/http answers itself, with a 400 or 431 in plain text; it has no hook for
+	// that. Nothing was done then, and a client that finds no next_action does what is safe: it treats it as retry_same_key.
 	s.rest = &http.Server{
 		Handler:           s.routes(gateway),
 		ReadHeaderTimeout: 5 * time.Second,

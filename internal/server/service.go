@@ -33,11 +33,12 @@ func (s *service) CreatePayment(ctx context.Context, req *paymentsv1.CreatePayme
 		return nil, err
 	}
 	c.keyHint = key.Hint()
+	wait := s.wait(ctx)
 	answer, err := s.attended(ctx, func(ctx context.Context) (payment.Answer, error) {
 		return s.flow.Create(ctx, payment.Purchase{
 			UserID: c.userID, Key: key, RPC: paymentsv1.PaymentService_CreatePayment_FullMethodName, Request: req,
 			OrderID: req.GetOrderId(), Amount: req.GetAmount(), Currency: req.GetCurrency(),
-			PaymentMethod: req.GetPaymentMethod(), Description: req.GetDescription(),
+			PaymentMethod: req.GetPaymentMethod(), Description: req.GetDescription(), Wait: wait,
 		})
 	})
 	if err != nil {
@@ -54,7 +55,10 @@ func (s *service) attended(ctx context.Context, flow func(context.Context) (paym
 		err    error
 	}
 	done := make(chan result, 1)
+	slot := callOf(ctx).slot
+	slot.keep()
 	s.unattended.Go(func() {
+		defer slot.leave()
 		var r result
 		defer func() {
 			if v := recover(); v != nil {

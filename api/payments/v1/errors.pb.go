@@ -119,7 +119,7 @@ const (
 	Reason_ORDER_IN_PROGRESS Reason = 12
 	// The same order has been paid under another key. The payment's id comes along as `payment_id`.
 	Reason_ORDER_ALREADY_PAID Reason = 13
-	// What the payment provider holds under this key is not what was asked for. A person has to look at it.
+	// What the payment provider holds for this purchase is not what was asked for. A person has to look at it.
 	Reason_PAYMENT_UNDER_REVIEW Reason = 14
 	// The card was declined, and not charged. The payment provider's code comes along as `decline_code`.
 	Reason_CARD_DECLINED Reason = 15

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -26,7 +27,7 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-func TestOpenAPIIsValidAndHasTheThreeOperations(t *testing.T) {
+func TestOpenAPIIsValidAndHasEveryOperation(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	if doc.OpenAPI != "3.1.0" {
@@ -36,6 +37,13 @@ func TestOpenAPIIsValidAndHasTheThreeOperations(t *testing.T) {
 		"POST /payments":     {"201", "202", "400", "401", "402", "409", "410", "413", "415", "422", "429", "500", "503", "504"},
 		"GET /payments":      {"200", "400", "401", "429", "500", "503", "504"},
 		"GET /payments/{id}": {"200", "400", "401", "404", "429", "500", "503", "504"},
+
+		"POST /webhooks/psp":     {"200", "400", "401", "409", "413", "500", "503"},
+		"GET /healthz":           {"200"},
+		"GET /readyz":            {"200", "503"},
+		"GET /problems/{reason}": {"200", "404"},
+		"GET /openapi.json":      {"200"},
+		"GET /docs":              {"200"},
 	}
 	got := map[string][]string{}
 	for path, item := range doc.Paths.Map() {
@@ -97,8 +105,35 @@ func TestOpenAPICarriesTheFieldRules(t *testing.T) {
 	}
 }
 
-// A client generated from the document must know each error that a request can get. Two concern no operation: a wrong route
-// and a wrong method.
+// The key and the preference are of the operation that charges, and of no other.
+func TestOpenAPIHasTheHeadersOfEachOperation(t *testing.T) {
+	t.Parallel()
+	want := map[string][]string{
+		"CreatePayment": {"Grpc-Timeout", "Idempotency-Key", "Prefer"}, "ListPayments": {"Grpc-Timeout"}, "GetPayment": {"Grpc-Timeout"},
+		"ReceiveEvent": {"webhook-id", "webhook-signature", "webhook-timestamp"},
+	}
+	for path, item := range document(t).Paths.Map() {
+		for _, operation := range item.Operations() {
+			var got []string
+			for _, p := range slices.Concat(item.Parameters, operation.Parameters) {
+				if p.Value.In == "header" {
+					got = append(got, p.Value.Name)
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want[operation.OperationID], got); diff != "" {
+				t.Errorf("%s %s (-want +got):\n%s", path, operation.OperationID, diff)
+			}
+			open := operation.Security != nil && len(*operation.Security) == 0
+			if needsKey := strings.HasPrefix(path, "/payments"); needsKey == open {
+				t.Errorf("%s %s: needs no API key: got %v, want %v", path, operation.OperationID, open, !needsKey)
+			}
+		}
+	}
+}
+
+// A client generated from the document must know each error that a request can get. A wrong method concerns no operation, and
+// is told among the components.
 func TestOpenAPIHasEveryReasonUnderItsStatus(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
@@ -117,9 +152,12 @@ func TestOpenAPIHasEveryReasonUnderItsStatus(t *testing.T) {
 				found = found || media != nil && media.Examples[name] != nil
 			}
 		}
-		ofNoOperation := name == "NOT_FOUND" || name == "METHOD_NOT_ALLOWED"
-		if found == ofNoOperation {
-			t.Errorf("%s: under status %d: got %v, want %v", name, row.GetHttpStatus(), found, !ofNoOperation)
+		for _, response := range doc.Components.Responses {
+			media := response.Value.Content.Get("application/problem+json")
+			found = found || media != nil && media.Examples[name] != nil
+		}
+		if !found {
+			t.Errorf("%s: it stands nowhere under status %d", name, row.GetHttpStatus())
 		}
 	}
 }

@@ -97,7 +97,9 @@ type CreatePaymentRequest struct {
 	// Your name for the order that is paid, such as `order-2025-0042`: letters, digits and `.` `_` `:` `/` `-`, which need no
 	// escaping in a URL's path or in a log.
 	OrderId string `protobuf:"bytes,1,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
-	// The amount in the currency's minor unit: 1250 is 12.50 EUR, and 1250 JPY.
+	// The amount in the currency's minor unit: 1250 is 12.50 EUR, and 1250 JPY. In JSON it may be spelt as a number or in quotes, with
+	// an exponent or a fraction of zeros: `100`, `"100"`, `1e2` and `100.0` are one amount and make one request. Any other
+	// fraction, and what does not fit 64 bits, is refused.
 	Amount int64 `protobuf:"varint,2,opt,name=amount,proto3" json:"amount,omitempty"`
 	// An active ISO 4217 code in upper case, such as `EUR`. Codes of funds, metals and tests are not currencies to pay in.
 	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`

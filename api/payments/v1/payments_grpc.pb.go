@@ -42,8 +42,14 @@ const (
 // (`next_action` in its metadata), the wait in a `google.rpc.RetryInfo`, and what is wrong with which field in a
 // `google.rpc.BadRequest`. Over REST they are members of an `application/problem+json` document (RFC 9457), and the wait is
 // also the `Retry-After` header. Decide by `next_action`, never by the status alone: two errors of one status may ask for
-// opposite things. See Reason and NextAction. A failure without them was made by a proxy or by your own library: treat it
-// as RETRY_SAME_KEY.
+// opposite things. See Reason and NextAction.
+//
+// A failure without them was made by a proxy, by your own library, or by the server's, which answers by itself what it can't
+// hand on: over gRPC a message of more than 64 KiB and a malformed `grpc-timeout`, over REST what is no HTTP request or has more
+// than 16 KiB of headers (400 and 431, in plain text). Treat it as RETRY_SAME_KEY.
+//
+// **Limits.** A server that is at work on all the requests it takes, or an API key that is over its rate, is refused as
+// OVERLOADED before anything is done, and told when to come back.
 type PaymentServiceClient interface {
 	// Charge a purchase, once.
 	//
@@ -58,6 +64,15 @@ type PaymentServiceClient interface {
 	//
 	// **After a time-out, a lost connection or `next_action` retry_same_key**: the charge may exist. Send the same request with
 	// the same key again, after the wait that you were told, until the answer is another one.
+	//
+	// **Prefer: wait=N** (a header, or gRPC metadata of that name; RFC 7240): while another request works on the key, wait up to N
+	// seconds for its answer in place of IDEMPOTENCY_KEY_IN_PROGRESS at once. The wait is cut to the deadline. Should the other
+	// request end without an answer, this one goes on in its place. `Preference-Applied: wait=N` says that the server took it up, and
+	// for how long. Other preferences, a second wait and one that is no number of seconds are ignored.
+	//
+	// **One payment per order.** Where the server is set so, an order of yours is paid once, whatever keys you send: another key is
+	// refused as ORDER_IN_PROGRESS while the first is under way, and as ORDER_ALREADY_PAID once it has paid. An order whose
+	// payment failed is free again; one that was refunded is not.
 	//
 	// Over REST, 201 says that the charge succeeded, 202 that the payment provider has accepted it and will tell its end later
 	// (status PENDING): ask GetPayment.
@@ -127,8 +142,14 @@ func (c *paymentServiceClient) ListPayments(ctx context.Context, in *ListPayment
 // (`next_action` in its metadata), the wait in a `google.rpc.RetryInfo`, and what is wrong with which field in a
 // `google.rpc.BadRequest`. Over REST they are members of an `application/problem+json` document (RFC 9457), and the wait is
 // also the `Retry-After` header. Decide by `next_action`, never by the status alone: two errors of one status may ask for
-// opposite things. See Reason and NextAction. A failure without them was made by a proxy or by your own library: treat it
-// as RETRY_SAME_KEY.
+// opposite things. See Reason and NextAction.
+//
+// A failure without them was made by a proxy, by your own library, or by the server's, which answers by itself what it can't
+// hand on: over gRPC a message of more than 64 KiB and a malformed `grpc-timeout`, over REST what is no HTTP request or has more
+// than 16 KiB of headers (400 and 431, in plain text). Treat it as RETRY_SAME_KEY.
+//
+// **Limits.** A server that is at work on all the requests it takes, or an API key that is over its rate, is refused as
+// OVERLOADED before anything is done, and told when to come back.
 type PaymentServiceServer interface {
 	// Charge a purchase, once.
 	//
@@ -143,6 +164,15 @@ type PaymentServiceServer interface {
 	//
 	// **After a time-out, a lost connection or `next_action` retry_same_key**: the charge may exist. Send the same request with
 	// the same key again, after the wait that you were told, until the answer is another one.
+	//
+	// **Prefer: wait=N** (a header, or gRPC metadata of that name; RFC 7240): while another request works on the key, wait up to N
+	// seconds for its answer in place of IDEMPOTENCY_KEY_IN_PROGRESS at once. The wait is cut to the deadline. Should the other
+	// request end without an answer, this one goes on in its place. `Preference-Applied: wait=N` says that the server took it up, and
+	// for how long. Other preferences, a second wait and one that is no number of seconds are ignored.
+	//
+	// **One payment per order.** Where the server is set so, an order of yours is paid once, whatever keys you send: another key is
+	// refused as ORDER_IN_PROGRESS while the first is under way, and as ORDER_ALREADY_PAID once it has paid. An order whose
+	// payment failed is free again; one that was refunded is not.
 	//
 	// Over REST, 201 says that the charge succeeded, 202 that the payment provider has accepted it and will tell its end later
 	// (status PENDING): ask GetPayment.

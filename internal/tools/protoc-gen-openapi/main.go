@@ -62,6 +62,9 @@ func run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	doc = merge(doc, overlay)
+	if err := shareParameters(doc); err != nil {
+		return err
+	}
 	table, err := readErrorTable(request, plugin)
 	if err != nil {
 		return err

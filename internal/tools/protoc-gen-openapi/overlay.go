@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -42,6 +43,29 @@ func merge(target, patch object) object {
 		}
 	}
 	return merged
+}
+
+// shareParameters gives each operation the parameters that its path has for all. Both forms mean the same; not every reader of
+// the document knows the second, and a list of the overlay would replace the operation's own.
+func shareParameters(doc object) error {
+	paths, err := at(doc, "paths")
+	if err != nil {
+		return err
+	}
+	for _, item := range paths {
+		methods, _ := item.(object)
+		shared, _ := methods["parameters"].([]any)
+		delete(methods, "parameters")
+		for _, method := range methods {
+			operation, ok := method.(object)
+			if !ok || len(shared) == 0 {
+				continue
+			}
+			own, _ := operation["parameters"].([]any)
+			operation["parameters"] = slices.Concat(own, shared)
+		}
+	}
+	return nil
 }
 
 // at returns the object that the path of member names leads to.

@@ -22,6 +22,8 @@ const (
 	problemOption protoreflect.FullName = "payments.v1.problem"
 	// reasonsMember is where the overlay lists the reasons with which an operation may fail.
 	reasonsMember = "x-reasons"
+	// reasonMember is where it names the one of a response that operations share.
+	reasonMember = "x-reason"
 )
 
 // reason is a value of the enum Reason with its row of the error table.
@@ -122,6 +124,32 @@ func addProblems(doc object, table map[string]reason) error {
 			layUnder(responses, strconv.Itoa(status), response(reasons))
 		}
 	}
+	return addSharedProblems(doc, table, schemas)
+}
+
+// addSharedProblems completes the responses among the components: errors that concern no operation, such as a wrong method.
+func addSharedProblems(doc object, table map[string]reason, schemas object) error {
+	shared, err := at(doc, "components", "responses")
+	if err != nil {
+		return err
+	}
+	for id := range shared {
+		entry, err := at(shared, id)
+		if err != nil {
+			return err
+		}
+		name, ok := entry[reasonMember]
+		if !ok {
+			continue // it says all by itself
+		}
+		delete(entry, reasonMember)
+		r, ok := table[fmt.Sprint(name)]
+		if !ok {
+			return fmt.Errorf("%s: there is no reason %v", id, name)
+		}
+		layUnder(schemas, r.schemaName(), r.schema())
+		layUnder(shared, id, response([]reason{r}))
+	}
 	return nil
 }
 
@@ -135,7 +163,7 @@ func (r reason) schemaName() string { return "Problem." + r.Name }
 
 // schema is the problem document of the reason, and of no other.
 func (r reason) schema() object {
-	return object{
+	schema := object{
 		"description": r.Comment,
 		"allOf":       []any{object{"$ref": "#/components/schemas/Problem"}},
 		"properties": object{
@@ -145,6 +173,10 @@ func (r reason) schema() object {
 			"next_action": object{"const": r.NextAction},
 		},
 	}
+	if r.retry() {
+		schema["required"] = []any{"retry_after_ms"}
+	}
+	return schema
 }
 
 // example is a problem document of the reason.
