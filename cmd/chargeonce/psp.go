@@ -23,6 +23,7 @@ type pspFlags struct {
 	Attempts       int           `default:"4" help:"Attempts in all, the first included."`
 	Slow           time.Duration `placeholder:"1s" help:"A call that takes longer counts as failed for the breaker; must lie above the measured p99. Default: half the attempt time-out."`
 	OpenFor        time.Duration `default:"1s" help:"How long the breaker stays open before it probes."`
+	KeyRetention   time.Duration `default:"2160h" help:"How long it surely remembers an idempotency key. A key that is older is asked for and never sent again."`
 	Slots          int           `default:"64" help:"Calls at once."`
 	SlotWait       time.Duration `default:"50ms" help:"How long a call may wait for a slot."`
 }

@@ -72,6 +72,7 @@ func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry)
 
 	flow := payment.NewFlow(db, provider, server.Renderer{}, payment.Timing{
 		StoreTimeout: c.FinishTimeout, Reserve: c.Reserve, LeaseMargin: c.LeaseMargin,
+		PSPKeyRetention: c.PSP.KeyRetention,
 	}, log)
 	flow.OnePaymentPerOrder = c.OnePaymentPerOrder
 	events, err := c.Webhook.handler(db, flow, log)

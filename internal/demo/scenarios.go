@@ -70,6 +70,16 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name:  "second-key",
+		title: "the app is installed anew, and makes a second key for the same order",
+		needs: needs{processes: true},
+		want:  want{answers: answers{"201", "409"}, charges: 1, rows: 1, lease: 1},
+		play: func(s *story) {
+			s.pay(s.one, s.intent(visa))
+			s.pay(s.two, s.intent(visa))
+		},
+	},
+	{
 		name:  "server-killed",
 		title: "the server is killed between the charge and its record",
 		needs: needs{processes: true, faults: true},

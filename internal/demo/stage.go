@@ -19,7 +19,7 @@ import (
 // holds its key for 2 s + 1.5 s + 0.5 s at the most.
 var serveFlags = []string{
 	"--default-deadline", "3s", "--max-deadline", "3s", "--finish-timeout", "1500ms", "--lease-margin", "500ms",
-	"--psp-attempt-timeout", "1500ms",
+	"--psp-attempt-timeout", "1500ms", "--one-payment-per-order",
 }
 
 // The bounds of setting up and of tearing down.
