@@ -39,7 +39,7 @@ type story struct {
 	err     error
 	key     client.Key // the purchase's
 	sent    []*sending
-	lastKey string // that was sent
+	lastKey client.Key // that was sent
 	checks  []check
 	paidIDs map[string]bool
 }
