@@ -27,6 +27,10 @@ test: ## Run all tests, with the race detector, on a MySQL that it starts
 	@deploy/mysql/with go test -race -timeout 10m ./...
 	@go test -C internal/tools ./...
 
+.PHONY: proof
+proof: build ## Hold the service to its bounds under hang, outage and lost answers; prints the figures
+	@deploy/mysql/with bin/lab proof
+
 .PHONY: build
 build: ## Build the programs into bin/
 	@CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...

@@ -12,7 +12,7 @@ import (
 )
 
 // behind opens a pool through a proxy that loses things, and a store on it.
-func behind(t *testing.T, direct *mysql.TestDB) (*mysql.FaultProxy, *sql.DB, *idempotency.Store) {
+func behind(t *testing.T, newStore newStore, direct *mysql.TestDB) (*mysql.FaultProxy, *sql.DB, *idempotency.Store) {
 	t.Helper()
 	proxy := mysql.NewFaultProxy(t, direct.DSN)
 	db, err := mysql.Open(proxy.DSN, mysql.Options{})
@@ -24,7 +24,7 @@ func behind(t *testing.T, direct *mysql.TestDB) (*mysql.FaultProxy, *sql.DB, *id
 			t.Error(err)
 		}
 	})
-	return proxy, db, idempotency.NewStore(db)
+	return proxy, db, newStore(db)
 }
 
 var losses = []struct {
@@ -32,14 +32,14 @@ var losses = []struct {
 	kind mysql.FaultKind
 }{{"the statement is lost", mysql.LoseStatement}, {"the answer is lost", mysql.LoseAnswer}}
 
-func TestAClaimWhoseStatementOrAnswerIsLostIsStillOurs(t *testing.T) {
+func testAClaimWhoseStatementOrAnswerIsLostIsStillOurs(t *testing.T, newStore newStore) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	for _, loss := range losses {
-		proxy, _, s := behind(t, direct)
+		proxy, _, s := behind(t, newStore, direct)
 		proxy.Inject(mysql.Fault{Kind: loss.kind, Match: "INSERT INTO idempotency_keys"})
 		l := acquire(t, s, claim(t, loss.name, "100"))
-		row := read(t, idempotency.NewStore(direct.DB), loss.name)
+		row := read(t, newStore(direct.DB), loss.name)
 		if l.Token != 1 || !row.HeldBy(l) || row.Status != idempotency.Processing {
 			t.Errorf("%s: lease %+v, row %+v", loss.name, l, row)
 		}
@@ -49,11 +49,11 @@ func TestAClaimWhoseStatementOrAnswerIsLostIsStillOurs(t *testing.T) {
 	}
 }
 
-func TestATakeOverWhoseStatementOrAnswerIsLostIsStillOurs(t *testing.T) {
+func testATakeOverWhoseStatementOrAnswerIsLostIsStillOurs(t *testing.T, newStore newStore) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	for _, loss := range losses {
-		proxy, _, s := behind(t, direct)
+		proxy, _, s := behind(t, newStore, direct)
 		take := map[string]func() (idempotency.Lease, error){
 			"retry": func() (idempotency.Lease, error) {
 				got, err := s.Acquire(testCtx(t), claim(t, loss.name+"retry", "100"))
@@ -69,7 +69,7 @@ func TestATakeOverWhoseStatementOrAnswerIsLostIsStillOurs(t *testing.T) {
 			expire(t, direct, key)
 			proxy.Inject(mysql.Fault{Kind: loss.kind, Match: "SET lease = 2"})
 			l, err := do()
-			row := read(t, idempotency.NewStore(direct.DB), key)
+			row := read(t, newStore(direct.DB), key)
 			if err != nil || l.Token != 2 || !row.HeldBy(l) {
 				t.Errorf("%s, %s: lease %+v, %v, row %+v", loss.name, who, l, err, row)
 			}
@@ -80,11 +80,11 @@ func TestATakeOverWhoseStatementOrAnswerIsLostIsStillOurs(t *testing.T) {
 	}
 }
 
-func TestAReleaseWhoseStatementOrAnswerIsLostIsRepeated(t *testing.T) {
+func testAReleaseWhoseStatementOrAnswerIsLostIsRepeated(t *testing.T, newStore newStore) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	for _, loss := range losses {
-		proxy, _, s := behind(t, direct)
+		proxy, _, s := behind(t, newStore, direct)
 		l := acquire(t, s, claim(t, loss.name, "100"))
 		proxy.Inject(mysql.Fault{Kind: loss.kind, Match: "SET locked_until = NOW(3)"})
 		if err := s.Release(testCtx(t), l); err != nil {
@@ -97,10 +97,10 @@ func TestAReleaseWhoseStatementOrAnswerIsLostIsRepeated(t *testing.T) {
 }
 
 // The worst loss: the INSERT reaches the server only after its sender has given up, read that there is no row, and inserted again.
-func TestAClaimThatArrivesLateChangesNothing(t *testing.T) {
+func testAClaimThatArrivesLateChangesNothing(t *testing.T, newStore newStore) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
-	proxy, _, s := behind(t, direct)
+	proxy, _, s := behind(t, newStore, direct)
 	deliver, done := make(chan struct{}), make(chan struct{})
 	proxy.Inject(mysql.Fault{Kind: mysql.HoldStatement, Match: "INSERT INTO idempotency_keys", Deliver: deliver, Done: done})
 	l := acquire(t, s, claim(t, "k", "100"))
@@ -113,10 +113,10 @@ func TestAClaimThatArrivesLateChangesNothing(t *testing.T) {
 }
 
 // With no database at all the claim ends within its context and decides nothing.
-func TestAClaimWithoutADatabaseEnds(t *testing.T) {
+func testAClaimWithoutADatabaseEnds(t *testing.T, newStore newStore) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
-	proxy, _, s := behind(t, direct)
+	proxy, _, s := behind(t, newStore, direct)
 	proxy.Inject(mysql.Fault{Kind: mysql.SwallowAnswer, Match: "idempotency_keys", Times: 1000})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

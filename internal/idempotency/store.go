@@ -13,12 +13,6 @@ import (
 )
 
 const (
-	insertSQL = `
-		INSERT INTO idempotency_keys
-		  (user_id, idem_key, request_hash, hash_version, status, lease, holder, locked_until,
-		   payment_id, order_id, amount, currency, created_at, attempted_at, open_order)
-		VALUES (?, ?, ?, ?, 'processing', 1, ?, NOW(3) + INTERVAL ? MICROSECOND, ?, ?, ?, ?, NOW(3), NOW(3), IF(?, order_id, NULL))`
-
 	recordColumns = `user_id, idem_key, request_hash, hash_version, status, lease, holder,
 		TIMESTAMPDIFF(MICROSECOND, NOW(3), locked_until), TIMESTAMPDIFF(MICROSECOND, attempted_at, NOW(3)),
 		TIMESTAMPDIFF(MICROSECOND, created_at, NOW(3)),
@@ -81,10 +75,21 @@ const settleTries = 8
 const maxPause = 100 * time.Millisecond
 
 // Store is the lease store, on one database. It is safe for use by many goroutines.
-type Store struct{ db *sql.DB }
+type Store struct {
+	db     *sql.DB
+	insert func(context.Context, newRow) error
+}
 
 // NewStore returns the store on db, which must have been opened by package mysql.
-func NewStore(db *sql.DB) *Store { return &Store{db: db} }
+func NewStore(db *sql.DB) *Store {
+	return &Store{db: db, insert: func(ctx context.Context, r newRow) error { return insertOne(ctx, db, r) }}
+}
+
+// NewCoalescingStore is [NewStore] for a busy server: claims that wait at the same time share a statement and its commit, which
+// timeout bounds. What it promises is the same.
+func NewCoalescingStore(db *sql.DB, timeout time.Duration) *Store {
+	return &Store{db: db, insert: newClaims(db, timeout).insert}
+}
 
 // Acquired is what a claim came to: the lease; or, when Done, the answer that the key has already, in its record.
 type Acquired struct {
@@ -112,8 +117,7 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 	insert := true
 	for n := range settleTries {
 		if insert {
-			_, err = s.db.ExecContext(ctx, insertSQL, c.UserID, []byte(c.Key.s), print[:], FingerprintVersion, holder[:],
-				c.TTL.Microseconds(), c.PaymentID, c.OrderID, c.Amount, c.Currency, c.OnePerOrder)
+			err = s.insert(ctx, newRow{Claim: c, print: print, holder: holder})
 			if err == nil {
 				return Acquired{Lease: mine}, nil
 			}
@@ -123,13 +127,13 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 				}
 				continue
 			}
-			if !mysql.Duplicate(err) && !mysql.AnswerLost(err) {
+			if !taken(err) && !mysql.AnswerLost(err) {
 				return Acquired{}, fmt.Errorf("claim: %w", err)
 			}
 		}
 		row, readErr := s.Read(ctx, c.UserID, c.Key)
 		if errors.Is(readErr, ErrNotFound) {
-			if mysql.Duplicate(err) && c.OnePerOrder {
+			if taken(err) && c.OnePerOrder {
 				// The other arbiter: not this key's row is there, but one for its order. The error's text would say which, in
 				// words that hold the client's own order_id; the rows can't be forged.
 				if err := s.openOrder(ctx, c); err != nil {
@@ -157,6 +161,9 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 	}
 	return Acquired{}, fmt.Errorf("claim: not settled: %w", errors.Join(err, ctx.Err()))
 }
+
+// taken reports whether an insert failed since a row is there that it met.
+func taken(err error) bool { return mysql.Duplicate(err) || errors.Is(err, errNotOurs) }
 
 // openOrder returns an *[OrderOpenError] if another key holds the order, nil if none does any more.
 func (s *Store) openOrder(ctx context.Context, c Claim) error {

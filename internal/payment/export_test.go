@@ -10,3 +10,6 @@ func Waiting(f *Flow) int {
 	}
 	return n
 }
+
+// WaitingToFinish counts the finishes that wait for a worker.
+func WaitingToFinish(f *Flow) int { return f.together.queue.Len() }

@@ -157,7 +157,7 @@ func flowOn(t *testing.T, dsn string, p payment.PSP, timing payment.Timing) *pay
 			t.Error(err)
 		}
 	})
-	return payment.NewFlow(db, p, words{}, timing, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	return inForm(t, payment.NewFlow(db, p, words{}, timing, slog.New(slog.NewTextHandler(t.Output(), nil))))
 }
 
 func purchase(t *testing.T, key string) payment.Purchase {

@@ -23,20 +23,25 @@ const (
 func (f *Flow) finish(ctx context.Context, l idempotency.Lease, res psp.Result) (Answer, error) {
 	ctx, cancel := f.detached(ctx)
 	defer cancel()
-	var err error
+	v, err := f.decide(l, res)
+	if err != nil {
+		return f.failed(ctx, l, err)
+	}
+	first, err := f.render.Render(v.answer())
+	if err != nil {
+		return Answer{}, fmt.Errorf("render the answer: %w", err)
+	}
+	if f.together != nil && v.payment != nil && !v.freesOrder() && f.together.finish(ctx, l, first, *v.payment) {
+		return Answer{Stored: first}, nil
+	}
 	for n := range finishTries {
 		var stored idempotency.Stored
-		stored, err = f.finishOnce(ctx, l, res)
-		var differs *DiffersError
-		switch {
-		case err == nil:
+		stored, err = f.finishOnce(ctx, l, v, first)
+		if err == nil {
 			return Answer{Stored: stored}, nil
-		case errors.As(err, &differs):
-			return f.park(ctx, l, differs.Error())
-		case errors.Is(err, idempotency.ErrLeaseLost):
-			return f.superseded(ctx, l)
-		case !mysql.AnswerLost(err) && !mysql.Contended(err):
-			return Answer{}, fmt.Errorf("finish: %w", err)
+		}
+		if !mysql.AnswerLost(err) && !mysql.Contended(err) {
+			return f.failed(ctx, l, err)
 		}
 		// The answer was lost: the run may be committed, or be rolled back, or be neither yet. Running it again waits for its
 		// row lock and then either does the work or matches no row, and the row then says whose work was done.
@@ -48,18 +53,21 @@ func (f *Flow) finish(ctx context.Context, l idempotency.Lease, res psp.Result) 
 	return Answer{}, fmt.Errorf("finish: not settled: %w", errors.Join(err, ctx.Err()))
 }
 
+// failed ends a finish that another run would not better.
+func (f *Flow) failed(ctx context.Context, l idempotency.Lease, err error) (Answer, error) {
+	var differs *DiffersError
+	switch {
+	case errors.As(err, &differs):
+		return f.park(ctx, l, differs.Error())
+	case errors.Is(err, idempotency.ErrLeaseLost):
+		return f.superseded(ctx, l)
+	}
+	return Answer{}, fmt.Errorf("finish: %w", err)
+}
+
 // finishOnce is one run of the transaction. The key comes first, since its row is the fence: whoever lost the lease waits for
-// nobody and writes nothing.
-func (f *Flow) finishOnce(ctx context.Context, l idempotency.Lease, res psp.Result) (idempotency.Stored, error) {
-	v, err := f.decide(l, res)
-	if err != nil {
-		return idempotency.Stored{}, err
-	}
-	first, err := f.render.Render(v.answer())
-	if err != nil {
-		return idempotency.Stored{}, fmt.Errorf("render the answer: %w", err)
-	}
-	var stored idempotency.Stored
+// nobody and writes nothing. first is the answer as far as is known before.
+func (f *Flow) finishOnce(ctx context.Context, l idempotency.Lease, v verdict, first idempotency.Stored) (stored idempotency.Stored, err error) {
 	err = mysql.WithTx(ctx, f.db, func(tx mysql.Querier) error {
 		stored = first
 		if err := f.keys.Finish(ctx, tx, l, stored, v.payment == nil); err != nil {

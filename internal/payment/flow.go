@@ -71,8 +71,9 @@ type Flow struct {
 	// before the flow is used.
 	OnePaymentPerOrder bool
 
-	running sync.WaitGroup
-	watches watches
+	together *together // nil: every finish by itself
+	running  sync.WaitGroup
+	watches  watches
 }
 
 // NewFlow returns the flow on a database opened by package mysql.

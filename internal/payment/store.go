@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	insertSQL = `
+	insertInto = `
 		INSERT INTO payments (user_id, id, order_id, amount, currency, status, charge_id, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		VALUES `
+	insertRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// The rank is the order of the list, which is the order of the column's ENUM.
 	raiseSQL = `
@@ -43,7 +44,7 @@ func (w written) changed() bool  { return w.before != w.row.Status }
 // about the same purchase gives a *[DiffersError]. q must be a transaction. p's times must be UTC in whole milliseconds, as the
 // columns hold them: then an inserted row reads as p.
 func write(ctx context.Context, q mysql.Querier, p Payment) (written, error) {
-	_, err := q.ExecContext(ctx, insertSQL, p.UserID, p.ID, p.OrderID, p.Amount, p.Currency, p.Status, p.ChargeID, p.CreatedAt, p.UpdatedAt)
+	_, err := q.ExecContext(ctx, insertInto+insertRow, p.row()...)
 	if err == nil {
 		return written{row: p}, nil
 	}
@@ -74,6 +75,11 @@ func write(ctx context.Context, q mysql.Querier, p Payment) (written, error) {
 		w.row.Status, w.row.UpdatedAt = p.Status, p.UpdatedAt
 	}
 	return w, nil
+}
+
+// row gives the columns of an insert.
+func (p Payment) row() []any {
+	return []any{p.UserID, p.ID, p.OrderID, p.Amount, p.Currency, p.Status, p.ChargeID, p.CreatedAt, p.UpdatedAt}
 }
 
 // sameAs reports by a *DiffersError in what the row is about another purchase than p. The payment id is not part of it: a key

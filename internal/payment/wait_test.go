@@ -50,7 +50,7 @@ func begin(t *testing.T, f *payment.Flow, p payment.Purchase) <-chan outcome {
 	return got
 }
 
-func TestManyWhoWaitGetTheHoldersAnswerAndCostTheDatabaseLittle(t *testing.T) {
+func testManyWhoWaitGetTheHoldersAnswerAndCostTheDatabaseLittle(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank, in, release := holding(func(truth func() psp.Result) psp.Result { return truth() })
@@ -98,7 +98,7 @@ func TestManyWhoWaitGetTheHoldersAnswerAndCostTheDatabaseLittle(t *testing.T) {
 	}
 }
 
-func TestAWaiterTakesOverWhatTheHolderReleases(t *testing.T) {
+func testAWaiterTakesOverWhatTheHolderReleases(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank, in, release := holding(func(truth func() psp.Result) psp.Result {
@@ -129,7 +129,7 @@ func TestAWaiterTakesOverWhatTheHolderReleases(t *testing.T) {
 	}
 }
 
-func TestAWaitThatEndsIsTheOrdinaryConflict(t *testing.T) {
+func testAWaitThatEndsIsTheOrdinaryConflict(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank, in, release := holding(func(truth func() psp.Result) psp.Result { return truth() })
@@ -175,7 +175,7 @@ func TestAWaitThatEndsIsTheOrdinaryConflict(t *testing.T) {
 	}
 }
 
-func TestWaitersOfAParkedKeyAreTold(t *testing.T) {
+func testWaitersOfAParkedKeyAreTold(t *testing.T) {
 	t.Parallel()
 	db := mysql.NewTestDB(t)
 	bank, in, release := holding(func(func() psp.Result) psp.Result { return psp.Result{Kind: psp.Mismatch} })
