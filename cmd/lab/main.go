@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,7 +14,10 @@ import (
 
 // cli is the command line. Each command is a file of its own.
 type cli struct {
-	Demo demoCmd `cmd:"" help:"Play purchases through every failure, and check that each is charged once. Exit status 1 if one is not."`
+	Demo  demoCmd  `cmd:"" help:"Play purchases through every failure, and check that each is charged once. Exit status 1 if one is not."`
+	Proof proofCmd `cmd:"" help:"Make the experiments that hold the service to its bounds: outage, hang, lost answers, deadline. Exit status 1 if it misses one."`
+	Run   runCmd   `cmd:"" help:"Make one experiment with numbers of your own."`
+	List  listCmd  `cmd:"" help:"List the experiments."`
 }
 
 func main() {
@@ -27,7 +29,7 @@ func main() {
 	k.BindTo(ctx, (*context.Context)(nil))
 	if err := k.Run(); err != nil {
 		if _, printErr := fmt.Fprintln(os.Stderr, "lab:", err); printErr != nil {
-			err = errors.Join(err, printErr)
+			os.Exit(2) // nobody can be told
 		}
 		os.Exit(1)
 	}
