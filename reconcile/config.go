@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"golang.org/x/time/rate"
 
 	"chargeonce/internal/idempotency"
@@ -67,6 +68,9 @@ type Config struct {
 	// KeyRetention is how long a stored refusal is kept (default 24 h, the least), ChargedKeyRetention a key that charged
 	// (default 90 days).
 	KeyRetention, ChargedKeyRetention time.Duration
+	// PSPKeyRetention is how long the PSP surely remembers an idempotency key (default 90 days). A stuck key that is older and that
+	// the PSP does not know is parked: it may have been charged and forgotten.
+	PSPKeyRetention time.Duration
 	// EventRetention is how long events are kept (default 7 days; 4 at the least).
 	EventRetention time.Duration
 
@@ -81,6 +85,9 @@ type Config struct {
 
 	// DryRun changes nothing: it reads, asks the PSP, and reports what a pass would do.
 	DryRun bool
+
+	// Progress, if set, is told how far a pass is. It is called from several goroutines, and must be fast.
+	Progress func(Progress)
 }
 
 func (c Config) withDefaults() Config {
@@ -150,6 +157,7 @@ type Reconciler struct {
 	gateway *gateway
 	flow    *payment.Flow
 	log     *slog.Logger
+	metrics metrics
 }
 
 // New checks the configuration, applies the defaults and returns the reconciler.
@@ -158,13 +166,18 @@ func New(c Config) (*Reconciler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	m, err := newMetrics(otel.Meter("chargeonce/reconcile"))
+	if err != nil {
+		return nil, fmt.Errorf("reconcile: metrics: %w", err)
+	}
 	g := &gateway{psp: c.PSP, limiter: rate.NewLimiter(rate.Limit(c.Rate), 1)}
 	// The last part of a key's lease is for writing what was learnt in the first.
-	timing := payment.Timing{StoreTimeout: min(3*time.Second, c.Lease/4), LeaseMargin: min(3*time.Second, c.Lease/4)}
+	timing := payment.Timing{StoreTimeout: min(3*time.Second, c.Lease/4), LeaseMargin: min(3*time.Second, c.Lease/4), PSPKeyRetention: c.PSPKeyRetention}
 	return &Reconciler{
 		cfg:     c,
 		gateway: g,
 		flow:    payment.NewFlow(c.DB, g, c.Renderer, timing, c.Logger),
 		log:     c.Logger,
+		metrics: m,
 	}, nil
 }

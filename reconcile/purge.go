@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"slices"
+	"time"
 
 	"chargeonce/internal/idempotency"
 	"chargeonce/internal/payment"
@@ -92,7 +93,9 @@ func (p *pass) purgeBatch(ctx context.Context, after idempotency.DoneAfter) (int
 	if refused, err = p.withoutMoney(ctx, refused); err != nil {
 		return 0, after, err
 	}
-	return len(rows), next, p.delete(ctx, refused)
+	err = p.delete(ctx, p.cfg.KeyRetention, refused)
+	p.tell(Progress{Phase: phasePurge, Done: p.rep.Purged.Keys + p.rep.Purged.Compacted, Share: unknownShare})
+	return len(rows), next, err
 }
 
 // compact drops the stored body of a key that charged; what it answers can be made from its payment.
@@ -120,16 +123,16 @@ func (p *pass) purgeOld(ctx context.Context, after idempotency.DoneAfter) (int, 
 	if err != nil {
 		return 0, after, err
 	}
-	return len(rows), next, p.delete(ctx, rows)
+	return len(rows), next, p.delete(ctx, p.cfg.ChargedKeyRetention, rows)
 }
 
-func (p *pass) delete(ctx context.Context, keys []idempotency.Record) error {
+func (p *pass) delete(ctx context.Context, age time.Duration, keys []idempotency.Record) error {
 	keys = slices.DeleteFunc(keys, func(k idempotency.Record) bool { return k.HoldsOrder })
 	if p.cfg.DryRun {
 		p.rep.Purged.Keys += len(keys)
 		return nil
 	}
-	n, err := p.flow.Keys().DeleteDone(ctx, keys)
+	n, err := p.flow.Keys().DeleteDone(ctx, age, keys)
 	p.rep.Purged.Keys += n
 	return err
 }

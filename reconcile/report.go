@@ -114,13 +114,13 @@ const (
 	ExitCouldNotRun = 2
 )
 
-// ExitCode is what a process that ran this pass ends with: 1 when something needs a person, else 2 when the PSP was down so that
-// the pass could not do its work, else 0. A pass that returned an error ends with 2.
+// ExitCode is what a process that ran this pass ends with: 1 when something needs a person, else 2 when the PSP was down, or the
+// pass was stopped, so that it could not do its work, else 0. A pass that returned an error ends with 2.
 func (r Report) ExitCode() int {
 	switch {
 	case r.NeedsPerson > 0:
 		return ExitNeedsPerson
-	case r.PSPDown:
+	case r.PSPDown || r.Stopped:
 		return ExitCouldNotRun
 	}
 	return ExitClean

@@ -7,9 +7,13 @@ import (
 	"time"
 
 	"chargeonce/internal/idempotency"
+	"chargeonce/internal/mysql"
 	"chargeonce/internal/payment"
 	"chargeonce/internal/psp"
 )
+
+// maxEmptyPages bounds how many empty pages in a row are taken for a PSP that filters, and not for one that is at fault.
+const maxEmptyPages = 100
 
 // statement compares the PSP's charges with our payments, both ways, in the stretch of time from Overlap before the mark to Quiet
 // before now. After each page that is dealt with it moves the mark, so that a pass that is cut goes on from there.
@@ -31,7 +35,8 @@ func (p *pass) statement(ctx context.Context) error {
 		return nil
 	}
 	seen := map[string]bool{} // the charge ids that the statement showed in this pass
-	began, cursor := from, ""
+	began, cursor, empty := from, "", 0
+	p.statementFrom = from
 	for !p.over(ctx) {
 		page, err := p.gateway.Statement(ctx, began, cursor, p.cfg.PageSize)
 		if err != nil {
@@ -43,8 +48,16 @@ func (p *pass) statement(ctx context.Context) error {
 		}
 		charges, last := upTo(page, until)
 		to := until
-		if !last {
-			to = charges[len(charges)-1].CreatedAt
+		switch {
+		case last:
+		case len(charges) > 0:
+			to, empty = charges[len(charges)-1].CreatedAt, 0
+		default: // only an empty cursor ends the statement: what comes next is not read yet, so the mark stays
+			if empty++; empty > maxEmptyPages {
+				return errors.New("the PSP's statement gives empty pages and no end")
+			}
+			cursor = page.NextCursor
+			continue
 		}
 		for _, c := range charges {
 			seen[c.ID] = true
@@ -56,16 +69,25 @@ func (p *pass) statement(ctx context.Context) error {
 		if err := p.moveMark(ctx, statementMark, to); err != nil {
 			return err
 		}
-		p.count(func(r *Report) {
-			r.Statement.Read += len(charges)
-			r.Statement.Mark = later(r.Statement.Mark, to.Truncate(time.Millisecond))
-		})
+		p.pageDone(charges, to, until)
 		if last {
 			return nil
 		}
 		from, cursor = to, page.NextCursor
 	}
 	return nil
+}
+
+// pageDone counts a page that was dealt with, and moves the progress on: its share is one of time.
+func (p *pass) pageDone(charges []psp.Charge, to, until time.Time) {
+	now := p.counted(func(r *Report) {
+		r.Statement.Read += len(charges)
+		r.Statement.Mark = later(r.Statement.Mark, to.Truncate(time.Millisecond))
+	})
+	if p.statementFrom.IsZero() && len(charges) > 0 {
+		p.statementFrom = charges[0].CreatedAt
+	}
+	p.tell(Progress{Phase: phaseStatement, Done: now.Statement.Read, Share: between(p.statementFrom, to, until)})
 }
 
 // statementUnread notes that the PSP did not give its statement, retries included. Then the pass has not done its work, though every
@@ -85,7 +107,7 @@ func upTo(page psp.Page, until time.Time) (charges []psp.Charge, last bool) {
 			return page.Charges[:i], true
 		}
 	}
-	return page.Charges, page.NextCursor == "" || len(page.Charges) == 0
+	return page.Charges, page.NextCursor == ""
 }
 
 func later(a, b time.Time) time.Time {
@@ -106,12 +128,12 @@ func (p *pass) comparePage(ctx context.Context, charges []psp.Charge, seen map[s
 	err = each(ctx, p, charges, func(ctx context.Context, c psp.Charge) error {
 		row, ok := ours[c.ID]
 		if !ok {
-			return p.missingHere(ctx, c)
+			return p.orLocked(ctx, &open, p.missingHere(ctx, c))
 		}
 		if agree(row, c) {
 			return nil
 		}
-		return p.disagree(ctx, c.ID, &open)
+		return p.orLocked(ctx, &open, p.disagree(ctx, c.ID, &open))
 	})
 	if err != nil || p.over(ctx) {
 		return false, err
@@ -120,6 +142,17 @@ func (p *pass) comparePage(ctx context.Context, charges []psp.Charge, seen map[s
 		return false, err
 	}
 	return open.n.Load() == 0, nil
+}
+
+// orLocked takes an error that came of a row which somebody keeps locked for a charge that is still open: the page is read again by
+// the next pass, and the rest of it need not wait.
+func (p *pass) orLocked(ctx context.Context, open *openCount, err error) error {
+	if !mysql.Unavailable(err) || mysql.Away(ctx, p.cfg.DB, err) {
+		return err
+	}
+	p.log.WarnContext(ctx, "a charge of the statement could not be dealt with now", "error", err)
+	open.n.Add(1)
+	return nil
 }
 
 // agree reports whether our row says the same as the PSP's charge.

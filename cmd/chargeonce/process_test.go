@@ -60,7 +60,8 @@ func TestServeFromStartToSIGTERM(t *testing.T) {
 	dsn := mysql.NewEmptyTestDB(t)
 	sim := gatewaysim.Start(t, gatewaysim.Config{})
 	addrFile := filepath.Join(t.TempDir(), "addrs.json")
-	serve := chargeonce(t, dsn, "serve", "--migrate", "--psp-url", sim.URL, "--grpc-listen", "127.0.0.1:0",
+	serve := chargeonce(t, dsn, "serve", "--migrate", "--psp-url", sim.URL, "--one-payment-per-order", "--max-in-flight", "8",
+		"--rate-limit", "0.001", "--rate-burst", "2", "--grpc-listen", "127.0.0.1:0",
 		"--rest-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--addr-file", addrFile)
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
@@ -81,11 +82,17 @@ func TestServeFromStartToSIGTERM(t *testing.T) {
 	})
 
 	key := chargeonce(t, dsn, "apikey", "create", "--user", "7").succeed(t)
-	resp := post(t, "http://"+addrs.REST+"/payments", key)
+	resp := post(t, "http://"+addrs.REST+"/payments", key, "a-key-of-this-test")
 	if resp.StatusCode != http.StatusCreated || resp.Header.Get("Location") == "" {
 		t.Errorf("POST /payments: %s", resp.Status)
 	}
-	if resp := post(t, "http://"+addrs.REST+"/webhooks/psp", key); resp.StatusCode < 400 || resp.StatusCode == http.StatusNotFound {
+	if resp := post(t, "http://"+addrs.REST+"/payments", key, "another-key-for-the-order"); resp.StatusCode != http.StatusConflict {
+		t.Errorf("the order under another key: %s", resp.Status)
+	}
+	if resp := post(t, "http://"+addrs.REST+"/payments", key, "a-key-of-this-test"); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("beyond the burst: %s", resp.Status)
+	}
+	if resp := post(t, "http://"+addrs.REST+"/webhooks/psp", key, "a-key-of-this-test"); resp.StatusCode < 400 || resp.StatusCode == http.StatusNotFound {
 		t.Errorf("an event without a signature: %s", resp.Status)
 	}
 	list := chargeonce(t, dsn, "apikey", "list").succeed(t)
@@ -110,7 +117,7 @@ func TestServeFromStartToSIGTERM(t *testing.T) {
 	}
 }
 
-func post(t *testing.T, url, apiKey string) *http.Response {
+func post(t *testing.T, url, apiKey, key string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
 		strings.NewReader(`{"order_id":"o-1","amount":1250,"currency":"EUR","payment_method":"tok_visa"}`))
@@ -119,7 +126,7 @@ func post(t *testing.T, url, apiKey string) *http.Response {
 	}
 	req.Header.Set("Authorization", "Bearer "+apiKey)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", "a-key-of-this-test")
+	req.Header.Set("Idempotency-Key", key)
 	client := &http.Client{Timeout: 30 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -29,6 +31,8 @@ type reconcileRunCmd struct {
 	Jitter time.Duration `default:"10s" help:"Added to each pause, up to so much."`
 	DryRun bool          `help:"Change nothing; ask, and print what a pass would do."`
 	Output string        `default:"table" enum:"table,json" help:"table or json."`
+
+	AdminListen string `placeholder:"ADDRESS" help:"With --every: serve /metrics here. Must not be reached from outside."`
 
 	Grace        time.Duration `default:"60s" help:"How long a key's lease must be over: a client who was told to retry goes first."`
 	AbandonAfter time.Duration `default:"1h" help:"Age of the last attempt from which a key that the PSP never saw is abandoned."`
@@ -62,12 +66,14 @@ func (c reconcileRunCmd) Run(ctx context.Context, g *globals, tel *telemetry.Tel
 }
 
 func (c reconcileRunCmd) run(ctx context.Context, g *globals, tel *telemetry.Telemetry) (err error) {
-	provider, err := c.PSP.client(tel.Log)
+	bar := newProgressBar(os.Stderr)
+	log := bar.logger(tel.Log)
+	provider, err := c.PSP.client(log)
 	if err != nil {
 		return err
 	}
 	defer provider.Close()
-	db, err := g.openDB(ctx, tel.Log, mysql.Options{MaxOpen: c.Concurrency + 4})
+	db, err := g.openDB(ctx, log, mysql.Options{MaxOpen: c.Concurrency + 4})
 	if err != nil {
 		return err
 	}
@@ -75,33 +81,51 @@ func (c reconcileRunCmd) run(ctx context.Context, g *globals, tel *telemetry.Tel
 	if _, err := migrations.Check(ctx, db); err != nil {
 		return err
 	}
-	r, err := c.reconciler(db, provider, tel)
+	cfg := c.config(db, provider, log)
+	if bar != nil {
+		cfg.Progress = bar.show
+	}
+	r, err := reconcile.New(cfg)
 	if err != nil {
 		return err
 	}
 	if c.Every > 0 {
-		r.Every(ctx, c.Every, c.Jitter, func(rep reconcile.Report, err error) {
-			if err != nil {
-				tel.Log.ErrorContext(ctx, "reconciliation failed; the next pass tries again", "error", err)
-			}
-			if err := c.print(rep); err != nil {
-				tel.Log.ErrorContext(ctx, "the report could not be printed", "error", err)
-			}
-		})
-		return nil
+		return c.loop(ctx, r, bar, tel.Metrics, log)
 	}
 	rep, err := r.Pass(ctx)
+	bar.end()
 	if err = errors.Join(err, c.print(rep)); err != nil {
 		return err
 	}
 	return statusOf(rep)
 }
 
-func (c reconcileRunCmd) reconciler(db *sql.DB, provider *psp.Client, tel *telemetry.Telemetry) (*reconcile.Reconciler, error) {
-	flow := payment.NewFlow(db, provider, server.Renderer{}, payment.Timing{}, tel.Log)
-	return reconcile.New(reconcile.Config{
-		DB: db, PSP: provider, Renderer: server.Renderer{}, Logger: tel.Log,
-		Inbox:  webhook.NewInbox(db, flow, c.EventAttempts, tel.Log),
+// loop runs passes until ctx ends.
+func (c reconcileRunCmd) loop(ctx context.Context, r *reconcile.Reconciler, bar *progressBar, metrics http.Handler, log *slog.Logger) (err error) {
+	if c.AdminListen != "" {
+		var stop func() error
+		if stop, err = serveMetrics(ctx, c.AdminListen, metrics, log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	r.Every(ctx, c.Every, c.Jitter, func(rep reconcile.Report, err error) {
+		bar.end()
+		if err != nil {
+			log.ErrorContext(ctx, "reconciliation failed; the next pass tries again", "error", err)
+		}
+		if err := c.print(rep); err != nil {
+			log.ErrorContext(ctx, "the report could not be printed", "error", err)
+		}
+	})
+	return nil
+}
+
+func (c reconcileRunCmd) config(db *sql.DB, provider *psp.Client, log *slog.Logger) reconcile.Config {
+	flow := payment.NewFlow(db, provider, server.Renderer{}, payment.Timing{}, log)
+	return reconcile.Config{
+		DB: db, PSP: provider, Renderer: server.Renderer{}, Logger: log,
+		Inbox:  webhook.NewInbox(db, flow, c.EventAttempts, log),
 		DryRun: c.DryRun,
 
 		Grace:               orNone(c.Grace),
@@ -113,10 +137,11 @@ func (c reconcileRunCmd) reconciler(db *sql.DB, provider *psp.Client, tel *telem
 		KeyRetention:        c.KeyRetention,
 		ChargedKeyRetention: c.ChargedKeyRetention,
 		EventRetention:      c.EventRetention,
+		PSPKeyRetention:     c.PSP.KeyRetention,
 		Concurrency:         c.Concurrency,
 		Batch:               c.Batch,
 		Rate:                c.Rate,
-	})
+	}
 }
 
 // orNone keeps a 0 of the command line from meaning the default, as it does in a reconcile.Config.
@@ -158,7 +183,7 @@ func statusOf(rep reconcile.Report) error {
 	case reconcile.ExitNeedsPerson:
 		return &statusError{code: code, err: fmt.Errorf("%d need a person", rep.NeedsPerson)}
 	default:
-		return &statusError{code: code, err: errors.New("the PSP was down; what needs it was left for the next pass")}
+		return &statusError{code: code, err: errors.New("the PSP was down, or the pass was stopped; the next pass goes on")}
 	}
 }
 

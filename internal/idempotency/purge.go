@@ -21,7 +21,8 @@ const (
 
 	// By primary key, and so with a lock on these rows and on no gap between them: a claim never waits for it. A row that holds an
 	// order is what keeps that order from being paid again.
-	deleteDoneSQL = `DELETE FROM idempotency_keys WHERE status = 'done' AND open_order IS NULL AND (user_id, idem_key) IN (`
+	deleteDoneSQL = `DELETE FROM idempotency_keys WHERE status = 'done' AND open_order IS NULL
+		AND completed_at <= NOW(3) - INTERVAL ? MICROSECOND AND (user_id, idem_key) IN (`
 )
 
 // DoneAfter is where a scan of the done keys goes on: after this row, in the order in which they were done. Only CompletedAt
@@ -64,12 +65,12 @@ type withLast struct {
 
 func (w withLast) Scan(dest ...any) error { return w.row.Scan(append(dest, w.last)...) }
 
-// DeleteDone deletes those of the keys that are done and hold no order, in one statement, and returns how many there were.
-func (s *Store) DeleteDone(ctx context.Context, keys []Record) (int, error) {
+// DeleteDone deletes those of the keys that have been done for age or longer and hold no order, in one statement, and returns how many there were.
+func (s *Store) DeleteDone(ctx context.Context, age time.Duration, keys []Record) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	args := make([]any, 0, 2*len(keys))
+	args := append(make([]any, 0, 1+2*len(keys)), age.Microseconds())
 	for _, r := range keys {
 		args = append(args, r.UserID, []byte(r.Key.s))
 	}

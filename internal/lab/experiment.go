@@ -42,7 +42,7 @@ func pick[T any](o Options, full, small T) T {
 // All returns the experiments, in the order in which they are best read.
 func All() []Experiment {
 	return []Experiment{breakerExperiment, healthySlowExperiment, amplificationExperiment, bulkheadExperiment,
-		deadlineExperiment, lostAnswersExperiment, DefaultTimeoutMeasurement().Experiment()}
+		deadlineExperiment, lostAnswersExperiment, gapsExperiment, DefaultTimeoutMeasurement().Experiment()}
 }
 
 // Proof returns the experiments of the proof; or, with a name, that one of them.

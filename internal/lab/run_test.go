@@ -146,7 +146,7 @@ func TestWrapBreaksBetweenWords(t *testing.T) {
 func TestProofIsMadeOfTheExperimentsThatBindTheService(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
-		"":             {"breaker", "healthy-slow", "amplification", "bulkhead", "deadline", "lost-answers"},
+		"":             {"breaker", "healthy-slow", "amplification", "bulkhead", "deadline", "lost-answers", "gaps"},
 		"lost-answers": {"lost-answers"},
 		"timeout":      nil, // measures, and promises nothing
 		"nope":         nil,

@@ -89,6 +89,17 @@ func Unavailable(err error) bool {
 	return false
 }
 
+// Away reports whether err came of a database that is away. It asks the database itself: an error that [Unavailable] takes for one
+// may also come of a single row that somebody keeps locked, and whoever goes through many rows must not stop at that one.
+func Away(ctx context.Context, db *sql.DB, err error) bool {
+	if !Unavailable(err) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second) // ctx's own time may be what is over
+	defer cancel()
+	return db.PingContext(ctx) != nil
+}
+
 // Pause sleeps before try n+1 (n counts from 0) with full jitter: uniform in [0, min(most, 5 ms · 2ⁿ)]. It returns ctx's error if
 // that ends first.
 func Pause(ctx context.Context, n int, most time.Duration) error {

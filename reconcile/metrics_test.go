@@ -1,0 +1,113 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// collected reads every instrument as lines "name{labels} value"; of a histogram the value is its count.
+func collected(t *testing.T, reader *sdkmetric.ManualReader) []string {
+	t.Helper()
+	var data metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &data); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	line := func(name string, labels attribute.Set, value any) {
+		var values []string
+		for _, kv := range labels.ToSlice() {
+			values = append(values, kv.Value.String())
+		}
+		lines = append(lines, fmt.Sprintf("%s{%s} %v", strings.TrimPrefix(name, "chargeonce.reconcile."), strings.Join(values, " "), value))
+	}
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch d := m.Data.(type) {
+			case metricdata.Histogram[float64]:
+				for _, p := range d.DataPoints {
+					line(m.Name, p.Attributes, p.Count)
+				}
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					line(m.Name, p.Attributes, p.Value)
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range d.DataPoints {
+					line(m.Name, p.Attributes, p.Value)
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					line(m.Name, p.Attributes, p.Value)
+				}
+			default:
+				t.Fatalf("%s is a %T", m.Name, m.Data)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// What passes did adds up; what needs a person, and the oldest stuck key, are as the last whole pass saw them.
+func TestMetricsTellOutcomesAgeAndWhatNeedsAPerson(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	m, err := newMetrics(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.record(t.Context(), Report{
+		DurationMS: 1500,
+		Stuck:      Stuck{Seen: 28, OldestMS: 90_500, Charged: 1, Refused: 2, Abandoned: 3, Parked: 4, TooYoung: 5, Unknown: 6, Other: 7},
+		Pending:    Pending{Asked: 6, Changed: 1, Still: 2, Unknown: 3},
+		Statement:  Statement{Read: 100, Written: 1, Raised: 2},
+		Events:     Events{Applied: 1, Failed: 2, Died: 3, Waiting: 9, Dead: 3, ChargedAfterRefusal: 1},
+		Purged:     Purged{Keys: 1, Compacted: 2, Events: 3},
+		Parked:     4, Found: 5, NeedsPerson: 13,
+	}, false)
+	m.record(t.Context(), Report{Stuck: Stuck{Seen: 1, OldestMS: 30_000, Charged: 1}, Parked: 1, NeedsPerson: 1}, false)
+	m.record(t.Context(), Report{PSPDown: true, Parked: 2, Stuck: Stuck{OldestMS: 60_000}}, false)
+	m.record(t.Context(), Report{}, true)
+	m.record(t.Context(), Report{Stuck: Stuck{OldestMS: 2000}}, false)
+	want := []string{
+		"duration{} 5",
+		"needs_person{charged_after_refusal} 0", "needs_person{dead_event} 0", "needs_person{finding} 0", "needs_person{parked} 0",
+		"oldest_stuck{} 2",
+		"outcomes{abandoned stuck} 3", "outcomes{applied inbox} 1", "outcomes{changed pending} 1", "outcomes{charged stuck} 2",
+		"outcomes{compacted purge} 2", "outcomes{died inbox} 3", "outcomes{events purge} 3", "outcomes{failed inbox} 2",
+		"outcomes{keys purge} 1", "outcomes{other stuck} 7", "outcomes{parked stuck} 4", "outcomes{raised statement} 2",
+		"outcomes{refused stuck} 2", "outcomes{still_pending pending} 2", "outcomes{too_young stuck} 5", "outcomes{unknown pending} 3",
+		"outcomes{unknown stuck} 6", "outcomes{written statement} 1",
+		"passes{clean} 1", "passes{could_not_run} 2", "passes{needs_person} 2",
+	}
+	if diff := cmp.Diff(want, collected(t, reader)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// A pass that could not run says nothing about what waits for a person: the last figure stands.
+func TestPassThatFailedLeavesTheGaugesAsTheyWere(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	m, err := newMetrics(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.record(t.Context(), Report{Stuck: Stuck{OldestMS: 3000}, Parked: 2, NeedsPerson: 2}, false)
+	m.record(t.Context(), Report{}, true)
+	want := []string{
+		"duration{} 2",
+		"needs_person{charged_after_refusal} 0", "needs_person{dead_event} 0", "needs_person{finding} 0", "needs_person{parked} 2",
+		"oldest_stuck{} 3", "passes{could_not_run} 1", "passes{needs_person} 1",
+	}
+	if diff := cmp.Diff(want, collected(t, reader)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
