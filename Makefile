@@ -29,7 +29,7 @@ test: ## Run all tests, with the race detector, on a MySQL that it starts
 
 .PHONY: proof
 proof: build ## Hold the service to its bounds under hang, outage and lost answers; prints the figures
-	@deploy/mysql/with bin/lab proof
+	@deploy/mysql/with bash -euc 'bin/lab proof; CHARGEONCE_PROOF=1 go test -race -count=1 -run "TestCases/case_17" ./webhook'
 
 .PHONY: build
 build: ## Build the programs into bin/
