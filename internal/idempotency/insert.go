@@ -120,7 +120,7 @@ func (c *claims) run(batch []waitingClaim) {
 }
 
 // insertAll inserts what is not there yet, and returns the holders whose rows are there.
-func (c *claims) insertAll(ctx context.Context, batch []waitingClaim) (map[uuid.UUID]bool, error) {
+func (c *claims) insertAll(ctx context.Context, batch []waitingClaim) (ours map[uuid.UUID]bool, err error) {
 	var rows, keys []any
 	for _, w := range batch {
 		rows = append(rows, w.args()...)
@@ -134,19 +134,20 @@ func (c *claims) insertAll(ctx context.Context, batch []waitingClaim) (map[uuid.
 	if err != nil {
 		return nil, fmt.Errorf("claim %d keys: %w", n, err)
 	}
-	ours := make(map[uuid.UUID]bool, n)
+	defer func() { err = errors.Join(err, found.Close()) }()
+	ours = make(map[uuid.UUID]bool, n)
 	for found.Next() {
 		var holder []byte
 		if err := found.Scan(&holder); err != nil {
-			return nil, errors.Join(err, found.Close())
+			return nil, fmt.Errorf("claim %d keys: %w", n, err)
 		}
 		id, err := uuid.FromBytes(holder)
 		if err != nil {
-			return nil, errors.Join(err, found.Close())
+			return nil, fmt.Errorf("claim %d keys: %w", n, err)
 		}
 		ours[id] = true
 	}
-	return ours, errors.Join(found.Err(), found.Close())
+	return ours, found.Err()
 }
 
 func times(s string, n int) string { return strings.Repeat(s+", ", n-1) + s }
