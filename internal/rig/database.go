@@ -1,110 +1,18 @@
 package rig
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"database/sql"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"time"
-
-	driver "github.com/go-sql-driver/mysql"
 
 	"chargeonce/internal/mysql"
 )
 
-// findPatience bounds asking the local MySQL's script.
-const findPatience = 10 * time.Second
-
-// FindMySQL returns the DSN of a MySQL server to work on: MYSQL_DSN of the environment, else what `deploy/mysql/local dsn`
-// says, the script being looked for in the working folder and those above it.
-func FindMySQL(ctx context.Context) (string, error) {
-	if dsn := os.Getenv("MYSQL_DSN"); dsn != "" {
-		return dsn, nil
-	}
-	script, err := localScript()
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, findPatience)
-	defer cancel()
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, script, "dsn")
-	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("rig: no MySQL: MYSQL_DSN is not set, and %s dsn says: %s (%w); run %s up",
-			script, bytes.TrimSpace(stderr.Bytes()), err, script)
-	}
-	return string(bytes.TrimSpace(out)), nil
-}
-
-func localScript() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("rig: %w", err)
-	}
-	for start := dir; ; {
-		script := filepath.Join(dir, "deploy", "mysql", "local")
-		if _, err := os.Stat(script); err == nil {
-			return script, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", fmt.Errorf("rig: no MySQL: MYSQL_DSN is not set, and there is no deploy/mysql/local in %s or above it", start)
-		}
-		dir = parent
-	}
-}
-
 // Database is a database of one run's own on a MySQL server.
-type Database struct {
-	*sql.DB
-	// Name is its name, DSN reaches it.
-	Name, DSN string
-
-	server string
-}
+type Database = mysql.Scratch
 
 // NewDatabase makes an empty database, named prefix and a random part, on the server that dsn reaches.
 func NewDatabase(ctx context.Context, dsn, prefix string) (*Database, error) {
-	cfg, err := driver.ParseDSN(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("rig: the DSN does not parse: %w", err)
-	}
-	var id [6]byte
-	rand.Read(id[:]) // never fails (crypto/rand)
-	d := &Database{Name: prefix + hex.EncodeToString(id[:]), server: dsn}
-	if err := d.admin(ctx, "CREATE DATABASE "); err != nil {
-		return nil, err
-	}
-	cfg.DBName = d.Name
-	d.DSN = cfg.FormatDSN()
-	if d.DB, err = mysql.Open(d.DSN, mysql.Options{MaxOpen: 4}); err != nil {
-		return nil, errors.Join(err, d.admin(ctx, "DROP DATABASE "))
-	}
-	return d, nil
+	return mysql.NewScratch(ctx, dsn, prefix)
 }
 
-// Drop closes the database and deletes it.
-func (d *Database) Drop(ctx context.Context) error {
-	return errors.Join(d.Close(), d.admin(ctx, "DROP DATABASE IF EXISTS "))
-}
-
-// admin runs a statement that ends in the database's name, which is of letters, digits and underscores.
-func (d *Database) admin(ctx context.Context, statement string) (err error) {
-	db, err := mysql.Open(d.server, mysql.Options{MaxOpen: 1})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := db.ExecContext(ctx, statement+d.Name); err != nil {
-		return fmt.Errorf("rig: %s%s: %w", statement, d.Name, err)
-	}
-	return nil
-}
+// FindMySQL returns the DSN of a MySQL server to work on: MYSQL_DSN of the environment, else the local one.
+func FindMySQL(ctx context.Context) (string, error) { return mysql.FindServer(ctx) }
