@@ -91,9 +91,7 @@ func (m TimeoutMeasurement) run(ctx context.Context, env Env, o Options) (r Repo
 			return err
 		}
 		defer c.Close()
-		if err := c.Warm(ctx); err != nil {
-			return err
-		}
+		warm(ctx, c)
 		took, err = m.measure(ctx, c)
 		return err
 	})
