@@ -31,6 +31,15 @@ test: ## Run all tests, with the race detector, on a MySQL that it starts
 proof: build ## Hold the service to its bounds under hang, outage and lost answers; prints the figures
 	@deploy/mysql/with bash -euc 'bin/lab proof; CHARGEONCE_PROOF=1 go test -race -count=1 -run "TestCases/case_17" ./webhook'
 
+.PHONY: torture
+torture: build ## Attack it for a minute with clients and faults, then check every promise (TORTURE=--duration=30m --seed=N …)
+	@bin/lab torture $(TORTURE)
+
+.PHONY: bench
+bench: build ## Measure payments per second, latency and CPU beside the bare SQL (BENCH=--quick: some minutes)
+	@MYSQL_DSN= CHARGEONCE_MYSQL_DIR=$(CURDIR)/.local/mysql-bench CHARGEONCE_MYSQL_PORT=3317 CHARGEONCE_MYSQL_BUFFER_POOL=4G \
+	  deploy/mysql/with bin/lab bench $(BENCH)
+
 .PHONY: build
 build: ## Build the programs into bin/
 	@CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...

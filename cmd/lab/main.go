@@ -14,10 +14,12 @@ import (
 
 // cli is the command line. Each command is a file of its own.
 type cli struct {
-	Demo  demoCmd  `cmd:"" help:"Play purchases through every failure, and check that each is charged once. Exit status 1 if one is not."`
-	Proof proofCmd `cmd:"" help:"Make the experiments that hold the service to its bounds: outage, hang, lost answers, deadline. Exit status 1 if it misses one."`
-	Run   runCmd   `cmd:"" help:"Make one experiment with numbers of your own."`
-	List  listCmd  `cmd:"" help:"List the experiments."`
+	Demo    demoCmd    `cmd:"" help:"Play purchases through every failure, and check that each is charged once. Exit status 1 if one is not."`
+	Torture tortureCmd `cmd:"" help:"Attack the service with clients and faults, and hold it to its promises. Exit status 1 if it breaks one."`
+	Proof   proofCmd   `cmd:"" help:"Make the experiments that hold the service to its bounds: outage, hang, lost answers, deadline. Exit status 1 if it misses one."`
+	Bench   benchCmd   `cmd:"" help:"Measure payments per second, latency and CPU beside the bare SQL. No figure fails it; wrong books do."`
+	Run     runCmd     `cmd:"" help:"Make one experiment with numbers of your own."`
+	List    listCmd    `cmd:"" help:"List the experiments."`
 }
 
 func main() {

@@ -125,3 +125,17 @@ func testAClaimWithoutADatabaseEnds(t *testing.T, newStore newStore) {
 		t.Errorf("%v; want one that says that the database is unavailable", err)
 	}
 }
+
+// The INSERT meets the key's row, and then the database goes away: that is what the caller is told, not that there was a duplicate.
+func testADuplicateBeforeTheDatabaseGoesAwayIsUnavailable(t *testing.T, newStore newStore) {
+	t.Parallel()
+	direct := mysql.NewTestDB(t)
+	acquire(t, newStore(direct.DB), claim(t, "k", "100"))
+	proxy, _, s := behind(t, newStore, direct)
+	proxy.Inject(mysql.Fault{Kind: mysql.LoseAnswer, Match: "SELECT user_id, idem_key", Times: 1000})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := s.Acquire(ctx, claim(t, "k", "100")); err == nil || !mysql.Unavailable(err) || mysql.Duplicate(err) {
+		t.Errorf("%v; want one that says that the database is unavailable", err)
+	}
+}

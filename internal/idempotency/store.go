@@ -144,8 +144,9 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 			continue
 		}
 		if readErr != nil {
-			if !mysql.AnswerLost(readErr) || mysql.Pause(ctx, n, maxPause) != nil {
-				return Acquired{}, fmt.Errorf("claim: %w", errors.Join(err, readErr))
+			err = readErr // what the insert met, if anything, says no more than this
+			if !mysql.AnswerLost(err) || mysql.Pause(ctx, n, maxPause) != nil {
+				return Acquired{}, fmt.Errorf("claim: %w", err)
 			}
 			continue
 		}
@@ -158,6 +159,9 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 		if err != nil && mysql.Pause(ctx, n, maxPause) != nil {
 			break
 		}
+	}
+	if err == nil && ctx.Err() == nil {
+		return Acquired{}, &InProgressError{} // others take the key over from one another, faster than this call can
 	}
 	return Acquired{}, fmt.Errorf("claim: not settled: %w", errors.Join(err, ctx.Err()))
 }

@@ -15,6 +15,7 @@ type newStore func(*sql.DB) *idempotency.Store
 func TestStore(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T, newStore){
+		"ADuplicateBeforeTheDatabaseGoesAwayIsUnavailable": testADuplicateBeforeTheDatabaseGoesAwayIsUnavailable,
 		"ClaimThenReplay":                                  testClaimThenReplay,
 		"AnotherRequestUnderTheKeyIsRefused":               testAnotherRequestUnderTheKeyIsRefused,
 		"AStaleHolderWritesNothing":                        testAStaleHolderWritesNothing,
