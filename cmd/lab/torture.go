@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"chargeonce/internal/mysql"
 	"chargeonce/internal/torture"
 )
 
@@ -50,7 +51,7 @@ func (c tortureCmd) Run(ctx context.Context) error {
 	}
 	var err error
 	if c.Own {
-		cfg.MySQLScript, err = torture.FindMySQLScript()
+		cfg.MySQLScript, err = mysql.FindScript()
 	} else {
 		cfg.DSN = os.Getenv("MYSQL_DSN")
 	}

@@ -25,9 +25,9 @@ func FindServer(ctx context.Context) (string, error) {
 	if dsn := os.Getenv("MYSQL_DSN"); dsn != "" {
 		return dsn, nil
 	}
-	script, err := localScript()
+	script, err := FindScript()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("no MySQL: MYSQL_DSN is not set: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, findPatience)
 	defer cancel()
@@ -42,7 +42,8 @@ func FindServer(ctx context.Context) (string, error) {
 	return string(bytes.TrimSpace(out)), nil
 }
 
-func localScript() (string, error) {
+// FindScript looks for the script that starts the local MySQL, deploy/mysql/local, in the working folder and those above it.
+func FindScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("mysql: %w", err)
@@ -54,7 +55,7 @@ func localScript() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("mysql: no MySQL: MYSQL_DSN is not set, and there is no deploy/mysql/local in %s or above it", start)
+			return "", fmt.Errorf("mysql: there is no deploy/mysql/local in %s or above it", start)
 		}
 		dir = parent
 	}

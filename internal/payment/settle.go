@@ -71,7 +71,7 @@ func (f *Flow) takeOver(ctx context.Context, row idempotency.Record, ttl time.Du
 	return f.keys.TakeOver(ctx, row, ttl)
 }
 
-// ask finds out what the PSP knows of the key, and has it forget the key for good if it has never seen it and nobody can be
+// ask finds out what the PSP knows of the key, and has it refuse the key for good if it has never seen it and nobody can be
 // trying any more. It returns a final result or a mismatch, or why the key has to be left.
 func (f *Flow) ask(ctx context.Context, l idempotency.Lease, row idempotency.Record, abandonAfter time.Duration) (psp.Result, Settlement) {
 	key, want := idempotency.PSPKey(l.UserID, l.Key), expect(l)

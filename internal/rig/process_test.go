@@ -25,10 +25,12 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(runTests(m))
 	case "ticker": // logs a line every few milliseconds until SIGTERM, and exits with 7
-		play(7)
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		play(ctx, 7)
 	case "stubborn": // the same, but SIGTERM does not end it
 		signal.Ignore(syscall.SIGTERM)
-		play(0)
+		play(context.Background(), 0)
 	case "failing":
 		say("cannot go on")
 		os.Exit(3)
@@ -42,9 +44,8 @@ func say(line string) {
 	}
 }
 
-func play(code int) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+// play ticks until ctx ends, and then exits with code.
+func play(ctx context.Context, code int) {
 	say("HOME is " + os.Getenv("HOME"))
 	tick := time.NewTicker(2 * time.Millisecond)
 	for {

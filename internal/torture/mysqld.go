@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -122,23 +121,4 @@ func (m *mysqld) close(ctx context.Context) error {
 	}
 	_, wordErr := io.WriteString(m.leash, "done\n")
 	return errors.Join(wordErr, m.leash.Close(), m.guard.Wait(), os.RemoveAll(m.dir))
-}
-
-// FindMySQLScript looks for deploy/mysql/local in the working folder and those above it.
-func FindMySQLScript() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("torture: %w", err)
-	}
-	for start := dir; ; {
-		script := filepath.Join(dir, "deploy", "mysql", "local")
-		if _, err := os.Stat(script); err == nil {
-			return script, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", fmt.Errorf("torture: there is no deploy/mysql/local in %s or above it", start)
-		}
-		dir = parent
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"chargeonce/internal/mysql"
 )
 
 // bound is the most time that one attack may take, with its building, healing and checking.
@@ -73,7 +75,7 @@ func TestEveryPromiseHoldsUnderAttack(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	script, err := FindMySQLScript()
+	script, err := mysql.FindScript()
 	if err != nil {
 		t.Fatal(err)
 	}
