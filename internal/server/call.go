@@ -2,10 +2,11 @@ package server
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"google.golang.org/grpc/metadata"
+
+	"chargeonce/internal/idempotency"
 )
 
 // face is the way a request came in.
@@ -24,6 +25,13 @@ type call struct {
 	keyHint  string
 	replayed bool
 	slot     *slot
+
+	// Of a request over REST: its headers as they came, since gRPC's own text values could not hold every byte that a header can,
+	// and the deadline that the face has worked out.
+	keys, preferences []string
+	deadline          time.Time
+	// stored is the key's answer as REST sends it: byte for byte, every time.
+	stored *idempotency.Stored
 }
 
 type callKey struct{}
@@ -39,17 +47,6 @@ func callOf(ctx context.Context) *call {
 	return &call{face: faceGRPC} // of a stream: health and reflection, which need none of it
 }
 
-// The metadata between the gateway and the inner server. It is read where the face is REST and nowhere else, so that nobody
-// can send it from outside. Those of the request carry headers as they came: gRPC's own text values could not hold every
-// byte that a header can. Those of the response carry what REST sends and gRPC does not.
-const (
-	mdKeys       = "chargeonce-idempotency-key-bin"
-	mdPrefer     = "chargeonce-prefer-bin"
-	mdDeadline   = "chargeonce-deadline"
-	mdBody       = "chargeonce-body-bin"
-	mdHTTPStatus = "chargeonce-http-status"
-)
-
 // The metadata that a client over gRPC reads, and the headers that one over REST does.
 const (
 	mdLocation          = "location"
@@ -60,21 +57,16 @@ const (
 
 // idempotencyKeys returns the values of the request's Idempotency-Key.
 func idempotencyKeys(ctx context.Context) []string {
-	if callOf(ctx).face == faceREST {
-		return metadata.ValueFromIncomingContext(ctx, mdKeys)
+	if c := callOf(ctx); c.face == faceREST {
+		return c.keys
 	}
 	return metadata.ValueFromIncomingContext(ctx, "idempotency-key")
 }
 
-// askedDeadline returns the deadline that the caller wants, zero for none. Over REST the gateway has worked it out already; the
-// in-memory call's own is a little later (see answerGrace).
+// askedDeadline returns the deadline that the caller wants, zero for none.
 func askedDeadline(ctx context.Context) time.Time {
-	if callOf(ctx).face == faceREST {
-		if v := metadata.ValueFromIncomingContext(ctx, mdDeadline); len(v) == 1 {
-			if nanos, err := strconv.ParseInt(v[0], 10, 64); err == nil {
-				return time.Unix(0, nanos)
-			}
-		}
+	if c := callOf(ctx); c.face == faceREST {
+		return c.deadline
 	}
 	d, ok := ctx.Deadline()
 	if !ok {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -96,25 +95,6 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// What one face says must be readable as what the other one says.
-func TestAProblemSurvivesItsWayThroughAStatus(t *testing.T) {
-	t.Parallel()
-	for reason, r := range rows {
-		p := &problem{reason: reason, detail: "A detail.", metadata: map[string]string{"decline_code": "x", "payment_id": "pay_1"},
-			violations: []violation{{"amount", "is bad"}}}
-		if r.retry() {
-			p.retryAfter = 1234 * time.Millisecond
-		}
-		if r.code == codes.OK {
-			p.code = codes.Unimplemented // REST alone knows the reason; over gRPC it needs a code
-		}
-		back := problemOf(p.GRPCStatus())
-		if diff := cmp.Diff(p.document(), back.document()); diff != "" {
-			t.Errorf("%s (-before +after):\n%s", reason, diff)
-		}
-	}
-}
-
 // A status that gRPC's library made has no reason, and its text is not for clients.
 func TestAStatusWithoutAReasonGetsASafeOne(t *testing.T) {
 	t.Parallel()
@@ -156,7 +136,7 @@ func TestAStoredRefusalOfANewerBuildIsToldAsItIs(t *testing.T) {
 
 	w := httptest.NewRecorder()
 	s := &Server{log: slog.New(slog.DiscardHandler)}
-	forwardError(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", nil), metadata.Pairs(mdBody, body), st.Err(), s.refuse)
+	forwardError(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", nil), metadata.MD{}, p, s.refuse)
 	if w.Code != http.StatusPaymentRequired || w.Body.String() != body {
 		t.Errorf("through the gateway: %d %s", w.Code, w.Body)
 	}

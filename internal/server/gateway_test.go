@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/test/bufconn"
 
 	paymentsv1 "chargeonce/api/payments/v1"
 )
@@ -27,16 +26,11 @@ func (s lateService) GetPayment(ctx context.Context, _ *paymentsv1.GetPaymentReq
 	if err := grpc.SetHeader(ctx, header); err != nil {
 		return nil, err
 	}
-	nanos := metadata.ValueFromIncomingContext(ctx, mdDeadline)
-	deadline := askedDeadline(withCall(ctx, &call{face: faceREST}))
-	if len(nanos) != 1 {
-		return nil, context.Canceled
-	}
-	timer := time.NewTimer(time.Until(deadline))
+	timer := time.NewTimer(time.Until(askedDeadline(ctx)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil, classify(ctx, retryLater(paymentsv1.Reason_DEADLINE_EXCEEDED, 0, nil)).GRPCStatus().Err()
+		return nil, classify(ctx, retryLater(paymentsv1.Reason_DEADLINE_EXCEEDED, 0, nil))
 	case <-ctx.Done():
 		s.left <- ctx.Err()
 		return nil, ctx.Err()
@@ -47,29 +41,11 @@ func (s lateService) GetPayment(ctx context.Context, _ *paymentsv1.GetPaymentReq
 func newLate(t *testing.T) (http.Handler, <-chan error) {
 	t.Helper()
 	left := make(chan error, 1)
-	memory := bufconn.Listen(1 << 20)
-	g := grpc.NewServer()
-	paymentsv1.RegisterPaymentServiceServer(g, lateService{left: left})
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(memory) }()
-	conn, err := dialInMemory(memory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-		g.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
 	_, auth := newFakeKeys()
 	auth.lookUp = func(context.Context, [32]byte) (int64, bool, error) { return 7, true, nil }
 	s := &Server{log: slog.New(slog.DiscardHandler), load: &load{most: 10}, deadlines: deadlines{def: 10 * time.Second, max: 30 * time.Second},
 		auth: auth, ready: newReadiness(nil, slog.New(slog.DiscardHandler))}
-	gateway, err := newGateway(t.Context(), conn, s.refuse)
+	gateway, err := newGateway(t.Context(), lateService{left: left}, s.refuse)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -14,36 +15,34 @@ import (
 	paymentsv1 "chargeonce/api/payments/v1"
 )
 
-// newGRPC makes the gRPC server of one face. Both have the same service behind the same interceptors; the limits on connections
-// are for the one that strangers reach.
-func (s *Server) newGRPC(via face) *grpc.Server {
-	opts := []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(s.interceptors(via)...),
+// newGRPC makes the server of the gRPC face.
+func (s *Server) newGRPC() *grpc.Server {
+	g := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{fromGRPC}, s.interceptors()...)...),
 		grpc.UnknownServiceHandler(noSuchMethod),
 		grpc.ForceServerCodecV2(newTolerantCodec()),
 		grpc.MaxRecvMsgSize(maxBody), // more is refused by the library itself, without a reason, as a malformed grpc-timeout is
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithMeterProvider(noop.NewMeterProvider()), otelgrpc.WithFilter(filters.Not(filters.HealthCheck())))),
-	}
-	if via == faceGRPC {
-		opts = append(opts,
-			grpc.ConnectionTimeout(10*time.Second),
-			grpc.MaxConcurrentStreams(1000),
-			grpc.MaxHeaderListSize(16<<10),
-			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-			grpc.KeepaliveParams(keepalive.ServerParameters{
-				MaxConnectionIdle:     5 * time.Minute,
-				MaxConnectionAge:      10 * time.Minute, // so that clients find new servers; gRPC spreads it by ± 10 %
-				MaxConnectionAgeGrace: s.cfg.MaxDeadline + 2*answerGrace,
-				Time:                  time.Minute,
-				Timeout:               20 * time.Second,
-			}))
-	}
-	g := grpc.NewServer(opts...)
+		grpc.ConnectionTimeout(10*time.Second),
+		grpc.MaxConcurrentStreams(1000),
+		grpc.MaxHeaderListSize(16<<10),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle:     5 * time.Minute,
+			MaxConnectionAge:      10 * time.Minute, // so that clients find new servers; gRPC spreads it by ± 10 %
+			MaxConnectionAgeGrace: s.cfg.MaxDeadline + 2*answerGrace,
+			Time:                  time.Minute,
+			Timeout:               20 * time.Second,
+		}),
+	)
 	g.RegisterService(tolerant(paymentsv1.PaymentService_ServiceDesc), s.service)
-	if via == faceGRPC {
-		healthpb.RegisterHealthServer(g, s.ready.health)
-		reflection.Register(g)
-	}
+	healthpb.RegisterHealthServer(g, s.ready.health)
+	reflection.Register(g)
 	return g
+}
+
+// fromGRPC is where a call that came in over gRPC begins.
+func fromGRPC(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return next(withCall(ctx, &call{face: faceGRPC}), req)
 }

@@ -32,12 +32,10 @@ import (
 //  6. authenticate: nobody but a caller that is known learns anything of the rules or costs more than this, and no caller more
 //     often than its API key may.
 //  7. check: the handler gets valid requests alone.
-func (s *Server) interceptors(via face) []grpc.UnaryServerInterceptor {
+func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
 		recoverPanic,
-		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			return s.observe(withCall(ctx, &call{face: via}), req, info, next)
-		},
+		s.observe,
 		recoverPanic,
 		s.limitLoad,
 		s.limitTime,
@@ -77,10 +75,10 @@ func (s *Server) observe(ctx context.Context, req any, info *grpc.UnaryServerInf
 	var p *problem
 	if err != nil {
 		p = classify(ctx, err)
-		if p.raw != nil && callOf(ctx).face == faceREST {
-			setHeader(ctx, s.log, mdBody, string(p.raw))
+		err = p
+		if callOf(ctx).face == faceGRPC {
+			err = p.GRPCStatus().Err()
 		}
-		err = p.GRPCStatus().Err()
 	}
 	if !internalMethod(info.FullMethod) {
 		s.tell(ctx, info.FullMethod, p, time.Since(start))

@@ -85,8 +85,8 @@ func (s *service) wait(ctx context.Context) time.Duration {
 
 // preferences returns the values of the request's Prefer.
 func preferences(ctx context.Context) []string {
-	if callOf(ctx).face == faceREST {
-		return metadata.ValueFromIncomingContext(ctx, mdPrefer)
+	if c := callOf(ctx); c.face == faceREST {
+		return c.preferences
 	}
 	return metadata.ValueFromIncomingContext(ctx, "prefer")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -128,27 +127,8 @@ func (p *problem) GRPCStatus() *status.Status {
 	return st
 }
 
-// problemOf reads a status back. One without an ErrorInfo of ours was made by the gRPC library, and its text stays here.
+// problemOf makes a problem of a status that the gateway or the gRPC library made. Its text stays here.
 func problemOf(st *status.Status) *problem {
-	p := &problem{code: st.Code(), detail: st.Message()}
-	for _, d := range st.Details() {
-		switch d := d.(type) {
-		case *errdetails.ErrorInfo:
-			if d.GetDomain() == domain {
-				p.reason = paymentsv1.Reason(paymentsv1.Reason_value[d.GetReason()])
-				p.metadata = maps.Clone(d.GetMetadata())
-			}
-		case *errdetails.RetryInfo:
-			p.retryAfter = d.GetRetryDelay().AsDuration()
-		case *errdetails.BadRequest:
-			for _, v := range d.GetFieldViolations() {
-				p.violations = append(p.violations, violation{v.GetField(), v.GetDescription()})
-			}
-		}
-	}
-	if p.reason != paymentsv1.Reason_REASON_UNSPECIFIED {
-		return p
-	}
 	switch st.Code() {
 	case codes.InvalidArgument:
 		return &problem{reason: paymentsv1.Reason_REQUEST_INVALID, cause: st.Err()}

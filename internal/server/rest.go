@@ -101,11 +101,11 @@ func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
 func (h *headerOnly) WriteHeader(int)             {}
 
 // api checks what only REST can get wrong, in the order of the interceptors: load, time, who is calling, and only then what
-// was sent. The inner server authenticates again, from memory; this check is here so that a stranger's body is not even read.
+// was sent. The interceptors authenticate again, from memory; this check is here so that a stranger's body is not even read.
 // body and query are what the request's body (nil: it has none) and query string are read as.
 func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.load.full() { // the inner server decides; this look is here so that nothing is read in vain
+		if s.load.full() { // limitLoad decides; this look is here so that nothing is read in vain
 			s.refuse(w, r, overloaded())
 			return
 		}
@@ -138,9 +138,9 @@ func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handl
 			s.refuse(w, r, err)
 			return
 		}
-		ctx = context.WithValue(r.Context(), restCallKey{}, restCall{deadline})
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(answerGrace))
-		defer cancel()
+		ctx = withCall(r.Context(), &call{
+			face: faceREST, keys: r.Header.Values("Idempotency-Key"), preferences: r.Header.Values("Prefer"), deadline: deadline,
+		})
 		gateway.ServeHTTP(w, asCall(ctx, r, sent))
 	})
 }
@@ -200,7 +200,7 @@ func isJSON(h http.Header) bool {
 	return true
 }
 
-// refuse answers with an error, and writes the request's log line unless the inner server has.
+// refuse answers with an error, and writes the request's log line unless observe has.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
 	var told *forwarded

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
 )
 
 // Server serves the contract over gRPC and REST, and an admin port. Make one with [New].
@@ -27,12 +26,8 @@ type Server struct {
 	ready     *readiness
 	service   *service
 
-	// outer serves gRPC clients, inner the gateway. They are the same server twice, so that what comes in over memory can be
-	// told from what comes in over the network by where it arrives, and by nothing that a client could send.
-	outer, inner *grpc.Server
-	memory       *bufconn.Listener
-	conn         *grpc.ClientConn
-	rest, admin  *http.Server
+	grpc        *grpc.Server
+	rest, admin *http.Server
 
 	grpcLis, restLis, adminLis net.Listener
 }
@@ -51,14 +46,9 @@ func New(c Config) (*Server, error) {
 		rates:     newRateLimits(c.RateLimit, c.RateBurst),
 		ready:     newReadiness(c.DB, c.Log),
 		service:   &service{db: c.DB, flow: c.Flow, pages: newPages(c.PageTokenKey), log: c.Log},
-		memory:    bufconn.Listen(1 << 20),
 	}
-	s.outer = s.newGRPC(faceGRPC)
-	s.inner = s.newGRPC(faceREST)
-	if s.conn, err = dialInMemory(s.memory); err != nil {
-		return nil, fmt.Errorf("server: gateway: %w", err)
-	}
-	gateway, err := newGateway(context.Background(), s.conn, s.refuse)
+	s.grpc = s.newGRPC()
+	gateway, err := newGateway(context.Background(), direct{service: s.service, intercept: chain(s.interceptors())}, s.refuse)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +133,7 @@ func (s *Server) Addrs() Addrs {
 // requests, and lets those under way end within their bound, and the purchases whose client has left. A server runs once.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return named("gRPC", s.outer.Serve(s.grpcLis)) })
-	g.Go(func() error { return named("gateway", s.inner.Serve(s.memory)) })
+	g.Go(func() error { return named("gRPC", s.grpc.Serve(s.grpcLis)) })
 	g.Go(func() error { return named("REST", s.rest.Serve(s.restLis)) })
 	g.Go(func() error { return named("admin", s.admin.Serve(s.adminLis)) })
 	g.Go(func() error {
@@ -178,12 +167,11 @@ func (s *Server) drain(ctx context.Context) error {
 	var faces sync.WaitGroup
 	var restErr error
 	faces.Go(func() { restErr = stopHTTP(ctx, s.rest) })
-	faces.Go(func() { stopGRPC(ctx, s.outer) })
+	faces.Go(func() { stopGRPC(ctx, s.grpc) })
 	faces.Wait()
 	err := errors.Join(restErr, s.waitUnattended(ctx))
 
-	stopGRPC(ctx, s.inner)
-	err = errors.Join(err, s.conn.Close(), stopHTTP(ctx, s.admin))
+	err = errors.Join(err, stopHTTP(ctx, s.admin))
 	s.log.InfoContext(ctx, "stopped", "error", err)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"log/slog"
 	"runtime/debug"
-	"strconv"
 	"sync"
 
 	paymentsv1 "chargeonce/api/payments/v1"
@@ -101,8 +100,7 @@ func (s *service) reply(ctx context.Context, a payment.Answer) (*paymentsv1.Paym
 	}
 	setHeader(ctx, s.log, mdLocation, "/payments/"+p.GetId())
 	if c.face == faceREST {
-		setHeader(ctx, s.log, mdHTTPStatus, strconv.Itoa(a.Stored.Code))
-		setHeader(ctx, s.log, mdBody, string(a.Stored.Body))
+		c.stored = &a.Stored
 	}
 	return p, nil
 }
