@@ -55,7 +55,7 @@ func readError(body []byte) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
-	o, err := readObject(outer["error"])
+	o, err := readObject(outer.get("error"))
 	if err != nil {
 		return document{}, fmt.Errorf("error: %w", err)
 	}
@@ -82,7 +82,7 @@ func readByKey(body []byte) (document, error) {
 	d := document{says: result, keyed: true, key: key}
 	switch result {
 	case "charged":
-		ch, err := parseCharge(o["charge"])
+		ch, err := parseCharge(o.get("charge"))
 		if err != nil {
 			return document{}, fmt.Errorf("charge: %w", err)
 		}
@@ -112,7 +112,7 @@ func readPage(body []byte) (Page, error) {
 		return Page{}, err
 	}
 	var data []json.RawMessage
-	if err := json.Unmarshal(o["data"], &data); err != nil || data == nil {
+	if err := json.Unmarshal(o.get("data"), &data); err != nil || data == nil {
 		return Page{}, errors.New("data: not an array")
 	}
 	page := Page{Charges: make([]Charge, len(data)), NextCursor: next}

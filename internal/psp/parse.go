@@ -1,13 +1,10 @@
 package psp
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
-	"time"
 )
 
 // chargeKinds is what each status of a charge means.
@@ -48,7 +45,7 @@ func parseCharge(raw []byte) (Charge, error) {
 	ch.Status, errs[4] = o.text("status")
 	ch.FailureCode, errs[5] = o.text("failure_code")
 	ch.CreatedAt, errs[6] = o.time("created_at")
-	ch.Metadata, errs[7] = parseMetadata(o["metadata"])
+	ch.Metadata, errs[7] = parseMetadata(o.get("metadata"))
 	if err := errors.Join(errs[:]...); err != nil {
 		return Charge{}, err
 	}
@@ -91,80 +88,4 @@ func parseUserID(s string) int64 {
 		return ForeignUser
 	}
 	return id
-}
-
-// object is a JSON object by its exact member names. encoding/json would match names without regard to case, take the
-// last of two equal ones, and read null into a number as 0: each a way to read an amount that nobody wrote.
-type object map[string]json.RawMessage
-
-// readObject reads exactly one JSON object, with nothing after it and no name twice.
-func readObject(raw []byte) (object, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if tok, err := dec.Token(); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	} else if tok != json.Delim('{') {
-		return nil, errors.New("not a JSON object")
-	}
-	o := object{}
-	for dec.More() {
-		tok, err := dec.Token()
-		if err != nil {
-			return nil, fmt.Errorf("not JSON: %w", err)
-		}
-		name, ok := tok.(string)
-		if !ok {
-			return nil, fmt.Errorf("not JSON: member name %v", tok)
-		}
-		if _, twice := o[name]; twice {
-			return nil, fmt.Errorf("member %q stands twice", name)
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, fmt.Errorf("not JSON: %w", err)
-		}
-		o[name] = value
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something stands after the JSON object")
-	}
-	return o, nil
-}
-
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-// text reads a string; an absent one, or null, is "".
-func (o object) text(name string) (string, error) {
-	if isNull(o[name]) {
-		return "", nil
-	}
-	var s string
-	if err := json.Unmarshal(o[name], &s); err != nil {
-		return "", fmt.Errorf("%s: not a string", name)
-	}
-	return s, nil
-}
-
-// integer reads a number that must be there, and be written as an integer: 1999, not 1999.0 or 2e3.
-func (o object) integer(name string) (int64, error) {
-	n, err := strconv.ParseInt(string(o[name]), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s: not an integer", name)
-	}
-	return n, nil
-}
-
-// time reads an RFC 3339 time; an absent one, or null, is the zero time.
-func (o object) time(name string) (time.Time, error) {
-	s, err := o.text(name)
-	if err != nil || s == "" {
-		return time.Time{}, err
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: not an RFC 3339 time", name)
-	}
-	return t.UTC(), nil
 }

@@ -29,6 +29,15 @@ type member struct {
 //
 // The error is a *problem that names the fields at fault and shows none of their values.
 func decodeBody(body []byte, m proto.Message) error {
+	// protojson is as strict, but stops at the first fault and words it anew in every build.
+	if err := protojson.Unmarshal(body, m); err != nil {
+		return bodyFault(body, m)
+	}
+	return nil
+}
+
+// bodyFault says what is wrong with a body that could not be read into m.
+func bodyFault(body []byte, m proto.Message) error {
 	members, err := objectMembers(body)
 	if err != nil {
 		return err
@@ -36,10 +45,7 @@ func decodeBody(body []byte, m proto.Message) error {
 	if found := faults(members, m); len(found) > 0 {
 		return invalid("The body does not fit this method.", found...)
 	}
-	if err := protojson.Unmarshal(body, m); err != nil {
-		return badJSON // members that are sound one by one make a sound whole; encoding/json takes some invalid UTF-8 more
-	}
-	return nil
+	return badJSON // members that are sound one by one make a sound whole; encoding/json takes some invalid UTF-8 more
 }
 
 // decodeQuery reads query parameters into m by the rules of [decodeBody].

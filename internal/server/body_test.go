@@ -37,6 +37,11 @@ func FuzzDecodeBody(f *testing.F) {
 		if err := protojson.Unmarshal(body, &want); err != nil || !proto.Equal(&got, &want) {
 			t.Fatalf("%q: read as %v, by protobuf as %v (%v)", body, &got, &want, err)
 		}
+		// What was read is strict by our own rules too, not by the library's alone.
+		members, err := objectMembers(body)
+		if found := faults(members, &got); err != nil || len(found) > 0 {
+			t.Fatalf("%q: read, though it has faults: %v, %v", body, err, found)
+		}
 		again, err := marshal(&got)
 		if err != nil || fingerprint(t, decoded(t, string(again))) != fingerprint(t, &got) {
 			t.Fatalf("%q: another fingerprint than its plain form %s (%v)", body, again, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	paymentsv1 "chargeonce/api/payments/v1"
@@ -102,9 +101,8 @@ type forwarded struct{ *problem }
 // verbatim is JSON that is sent as it is.
 type verbatim []byte
 
-// fixedJSON is the gateway's marshaler: the one fixed form of JSON out, protobuf's JSON in. What comes in has been through
-// [decodeBody].
-type fixedJSON struct{ protojson.UnmarshalOptions }
+// fixedJSON is the gateway's marshaler: the one fixed form of JSON out. What comes in was read by [decodeBody].
+type fixedJSON struct{}
 
 func (fixedJSON) ContentType(any) string { return "application/json" }
 
@@ -118,21 +116,19 @@ func (fixedJSON) Marshal(v any) ([]byte, error) {
 	return nil, fmt.Errorf("server: a response of type %T", v)
 }
 
-func (f fixedJSON) Unmarshal(data []byte, v any) error {
-	m, ok := v.(proto.Message)
-	if !ok {
-		return fmt.Errorf("server: a request of type %T", v)
-	}
-	return f.UnmarshalOptions.Unmarshal(data, m)
+func (fixedJSON) Unmarshal([]byte, any) error {
+	return errors.New("server: the gateway reads no bytes")
 }
 
-func (f fixedJSON) NewDecoder(r io.Reader) runtime.Decoder {
+func (fixedJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
-		data, err := io.ReadAll(r)
-		if err != nil {
-			return err
+		body, ok := r.(messageBody)
+		into, isMessage := v.(proto.Message)
+		if !ok || !isMessage {
+			return fmt.Errorf("server: a body of type %T for a %T", r, v)
 		}
-		return f.Unmarshal(data, v)
+		proto.Merge(into, body.message)
+		return nil
 	})
 }
 

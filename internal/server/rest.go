@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -145,11 +144,11 @@ func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handl
 	})
 }
 
-// asCall returns the request as the gateway gets it: with a body that has been read and checked, and without what the gateway
-// would act on by itself. A HEAD is a GET whose body net/http does not send.
-func asCall(ctx context.Context, r *http.Request, body []byte) *http.Request {
+// asCall returns the request as the gateway gets it: with its body in the form of a message, and without what the gateway would act on
+// by itself. A HEAD is a GET whose body net/http does not send.
+func asCall(ctx context.Context, r *http.Request, body proto.Message) *http.Request {
 	r = r.Clone(ctx)
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Body = messageBody{http.NoBody, body}
 	r.Header.Del("Grpc-Timeout")
 	r.Header.Del("Te")
 	r.Header.Del("Accept")
@@ -159,10 +158,16 @@ func asCall(ctx context.Context, r *http.Request, body []byte) *http.Request {
 	return r
 }
 
-// read returns the request's body, checked. into says as what; nil means that the request has no body, and one that is there
-// is not looked at.
-func read(w http.ResponseWriter, r *http.Request, into proto.Message) ([]byte, error) {
-	if into == nil {
+// messageBody is a body that was read already: the gateway's decoder takes the message.
+type messageBody struct {
+	io.ReadCloser
+	message proto.Message
+}
+
+// read returns the request's body as a message of the kind of as; nil means that the request has no body, and one that is there is not
+// looked at.
+func read(w http.ResponseWriter, r *http.Request, as proto.Message) (proto.Message, error) {
+	if as == nil {
 		return nil, nil
 	}
 	if r.ContentLength == 0 && r.Header.Get("Content-Type") == "" {
@@ -181,7 +186,8 @@ func read(w http.ResponseWriter, r *http.Request, into proto.Message) ([]byte, e
 		p.cause = err
 		return nil, p
 	}
-	return body, decodeBody(body, into.ProtoReflect().New().Interface())
+	m := as.ProtoReflect().New().Interface()
+	return m, decodeBody(body, m)
 }
 
 func isJSON(h http.Header) bool {
