@@ -18,8 +18,8 @@ const (
 	claimSQL = `
 		INSERT INTO idempotency_keys
 		  (user_id, idem_key, request_hash, hash_version, status, lease, holder, locked_until,
-		   payment_id, order_id, amount, currency, created_at, attempted_at, open_order)
-		VALUES (?, ?, ?, ?, 'processing', 1, ?, NOW(3) + INTERVAL ? MICROSECOND, ?, ?, ?, ?, NOW(3), NOW(3), ?)`
+		   payment_id, order_id, amount, currency, created_at, attempted_at, open_order, traceparent)
+		VALUES (?, ?, ?, ?, 'processing', 1, ?, NOW(3) + INTERVAL ? MICROSECOND, ?, ?, ?, ?, NOW(3), NOW(3), ?, ?)`
 
 	finishSQL = `
 		UPDATE idempotency_keys
@@ -83,7 +83,7 @@ func (c *ceiling) buy(ctx context.Context, worker int) error {
 		query string
 		args  []any
 	}{
-		{claimSQL, []any{user, []byte(p.key), hash[:], 1, holder[:], 16_000_000, id, p.order, amount, currency, nil}},
+		{claimSQL, []any{user, []byte(p.key), hash[:], 1, holder[:], 16_000_000, id, p.order, amount, currency, nil, nil}},
 		{"START TRANSACTION", nil},
 		{finishSQL, []any{201, []byte(body), false, user, []byte(p.key), 1, holder[:]}},
 		{paymentSQL, []any{user, id, p.order, amount, currency, "succeeded", charge, now, now}},

@@ -19,9 +19,9 @@ const (
 	insertInto = `
 		INSERT INTO idempotency_keys
 		  (user_id, idem_key, request_hash, hash_version, status, lease, holder, locked_until,
-		   payment_id, order_id, amount, currency, created_at, attempted_at, open_order)
+		   payment_id, order_id, amount, currency, created_at, attempted_at, open_order, traceparent)
 		VALUES `
-	insertRow = `(?, ?, ?, ?, 'processing', 1, ?, NOW(3) + INTERVAL ? MICROSECOND, ?, ?, ?, ?, NOW(3), NOW(3), ?)`
+	insertRow = `(?, ?, ?, ?, 'processing', 1, ?, NOW(3) + INTERVAL ? MICROSECOND, ?, ?, ?, ?, NOW(3), NOW(3), ?, ?)`
 	insertSQL = insertInto + insertRow
 
 	// A plain multi-row INSERT fails whole on one duplicate, and its locks on the duplicates deadlock its neighbours. An update that
@@ -36,6 +36,7 @@ type newRow struct {
 	Claim
 	print  Fingerprint
 	holder uuid.UUID
+	trace  any // see traceparent
 }
 
 func (r newRow) args() []any {
@@ -44,7 +45,7 @@ func (r newRow) args() []any {
 		order = r.OrderID
 	}
 	return []any{r.UserID, []byte(r.Key.s), r.print[:], FingerprintVersion, r.holder[:], r.TTL.Microseconds(),
-		r.PaymentID, r.OrderID, r.Amount, r.Currency, order}
+		r.PaymentID, r.OrderID, r.Amount, r.Currency, order, r.trace}
 }
 
 // insertOne is the claim in its plain form: one statement that commits by itself. A key or an order that is there already is a

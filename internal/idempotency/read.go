@@ -80,7 +80,8 @@ func scan(row interface{ Scan(...any) error }) (Record, error) {
 		parkedFor     sql.NullString
 	)
 	err := row.Scan(&r.UserID, &key, &hash, &r.HashVersion, &r.Status, &r.Lease, &by, &left, &since, &age,
-		&r.PaymentID, &r.OrderID, &r.Amount, &r.Currency, &code, &r.Stored.Body, &parkedFor, &r.LockedUntil, &r.CreatedAt, &r.HoldsOrder)
+		&r.PaymentID, &r.OrderID, &r.Amount, &r.Currency, &code, &r.Stored.Body, &parkedFor, &r.LockedUntil, &r.CreatedAt, &r.HoldsOrder,
+		&r.Traceparent)
 	if err != nil {
 		return Record{}, err
 	}

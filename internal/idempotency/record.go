@@ -97,6 +97,8 @@ type Record struct {
 	HoldsOrder  bool   // no other key may pay the order (see [Claim.OnePerOrder])
 	LockedUntil time.Time
 	CreatedAt   time.Time
+	// Traceparent names the trace of the request that last set out to charge, in the form of W3C Trace Context §3.2; "" if it was not traced.
+	Traceparent string
 }
 
 // held gives the lease that the row shows.

@@ -17,7 +17,7 @@ const (
 		TIMESTAMPDIFF(MICROSECOND, NOW(3), locked_until), TIMESTAMPDIFF(MICROSECOND, attempted_at, NOW(3)),
 		TIMESTAMPDIFF(MICROSECOND, created_at, NOW(3)),
 		payment_id, order_id, amount, currency, response_code, response_body, parked_for, locked_until, created_at,
-		open_order IS NOT NULL`
+		open_order IS NOT NULL, IFNULL(traceparent, '')`
 
 	readSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND idem_key = ?`
 
@@ -27,10 +27,11 @@ const (
 	byOrderSQL = `SELECT ` + recordColumns + ` FROM idempotency_keys WHERE user_id = ? AND open_order = ?`
 
 	// A take-over is a compare-and-set on all that was read: of two that read the same lease one wins, and the other's writes,
-	// its release too, match no row. attempted_at moves only when the new holder may charge.
+	// its release too, match no row. attempted_at and traceparent are changed only when the new holder may charge.
 	takeOverSQL = `
 		UPDATE idempotency_keys
-		SET lease = ?, holder = ?, locked_until = NOW(3) + INTERVAL ? MICROSECOND, attempted_at = IF(?, NOW(3), attempted_at)
+		SET lease = ?, holder = ?, locked_until = NOW(3) + INTERVAL ? MICROSECOND,
+		    attempted_at = IF(?, NOW(3), attempted_at), traceparent = IF(?, ?, traceparent)
 		WHERE user_id = ? AND idem_key = ? AND status = 'processing' AND lease = ? AND holder = ? AND locked_until <= NOW(3)`
 
 	finishSQL = `
@@ -117,7 +118,7 @@ func (s *Store) Acquire(ctx context.Context, c Claim) (Acquired, error) {
 	insert := true
 	for n := range settleTries {
 		if insert {
-			err = s.insert(ctx, newRow{Claim: c, print: print, holder: holder})
+			err = s.insert(ctx, newRow{Claim: c, print: print, holder: holder, trace: traceparent(ctx)})
 			if err == nil {
 				return Acquired{Lease: mine}, nil
 			}
@@ -257,7 +258,7 @@ func (s *Store) TakeOver(ctx context.Context, row Record, ttl time.Duration) (Le
 }
 
 func (s *Store) compareAndSet(ctx context.Context, row Record, holder uuid.UUID, ttl time.Duration, attempt bool) (Lease, error) {
-	res, err := s.db.ExecContext(ctx, takeOverSQL, row.Lease+1, holder[:], ttl.Microseconds(), attempt,
+	res, err := s.db.ExecContext(ctx, takeOverSQL, row.Lease+1, holder[:], ttl.Microseconds(), attempt, attempt, traceparent(ctx),
 		row.UserID, []byte(row.Key.s), row.Lease, row.Holder[:])
 	if err := fenced(res, err); err != nil {
 		return Lease{}, err

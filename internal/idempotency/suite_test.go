@@ -24,6 +24,7 @@ func TestStore(t *testing.T) {
 		"OfManyClaimsOneWins":                              testOfManyClaimsOneWins,
 		"TwoThatReadTheSameLease":                          testTwoThatReadTheSameLease,
 		"OnlyARetryMovesTheTimeOfTheLastAttempt":           testOnlyARetryMovesTheTimeOfTheLastAttempt,
+		"TheRowNamesTheTraceOfTheLastAttempt":              testTheRowNamesTheTraceOfTheLastAttempt,
 		"StuckKeysComeOldestFirstEachOnce":                 testStuckKeysComeOldestFirstEachOnce,
 		"ByPaymentFindsTheKeyThatMintedTheID":              testByPaymentFindsTheKeyThatMintedTheID,
 		"AFingerprintOfAnUnknownVersionDecidesNothing":     testAFingerprintOfAnUnknownVersionDecidesNothing,
