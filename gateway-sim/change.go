@@ -2,9 +2,8 @@ package gatewaysim
 
 import (
 	"net/http"
+	"slices"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // workRefund answers POST /charges/{id}/refund.
@@ -20,21 +19,22 @@ func (s *Sim) workVoid(c *call) answer {
 // changeTo takes a charge to status, if it is in one of from, and makes the event. A charge that is there already is
 // answered like one that has just come there; any other is answered 409 with refusal.
 func (s *Sim) changeTo(c *call, status, refusal string, from ...string) answer {
-	var rec chargeRecord
+	var e entry
 	found, allowed := false, false
-	err := s.store.update(func(tx *bolt.Tx) (err error) {
-		rec, found, err = s.store.chargeByID(tx, c.r.PathValue("id"))
-		if !found || err != nil || rec.Status == status {
-			allowed = rec.Status == status
-			return err
+	err := s.store.update(func() (_ *entry, err error) {
+		e, found, err = s.store.chargeByID(c.r.PathValue("id"))
+		if !found || err != nil {
+			return nil, err
 		}
-		for _, old := range from {
-			allowed = allowed || rec.Status == old
+		if e.Charge.Status == status {
+			allowed = true
+			return nil, nil
 		}
-		if !allowed {
-			return nil
+		if allowed = slices.Contains(from, e.Charge.Status); !allowed {
+			return nil, nil
 		}
-		return s.move(tx, &rec, status, &c.events)
+		c.events = append(c.events, s.move(&e, status))
+		return &e, nil
 	})
 	switch {
 	case err != nil:
@@ -43,25 +43,20 @@ func (s *Sim) changeTo(c *call, status, refusal string, from ...string) answer {
 	case !found:
 		return chargeNotFound()
 	case !allowed:
-		return failure(http.StatusConflict, Error{Type: refusal, Message: "The charge is " + rec.Status + "."})
+		return failure(http.StatusConflict, Error{Type: refusal, Message: "The charge is " + e.Charge.Status + "."})
 	}
-	return answer{status: http.StatusOK, body: rec.Charge}
+	return answer{status: http.StatusOK, body: *e.Charge}
 }
 
-// move writes a charge with its new status, and its event.
-func (s *Sim) move(tx *bolt.Tx, rec *chargeRecord, status string, events *[]newEvent) error {
-	rec.Status = status
+// move gives the charge of e its new status, and e the event that tells of it.
+func (s *Sim) move(e *entry, status string) newEvent {
+	e.Charge.Status = status
 	if status == StatusFailed {
-		rec.FailureCode = "expired"
+		e.Charge.FailureCode = "expired"
 	}
 	now := Time{time.Now().UTC().Truncate(time.Microsecond)}
-	if now.After(rec.UpdatedAt.Time) {
-		rec.UpdatedAt = now
+	if now.After(e.Charge.UpdatedAt.Time) {
+		e.Charge.UpdatedAt = now
 	}
-	if err := put(tx, bucketCharges, seqKey(rec.Seq), *rec); err != nil {
-		return err
-	}
-	event, err := s.addEvent(tx, *rec)
-	*events = append(*events, event)
-	return err
+	return s.addEvent(e)
 }

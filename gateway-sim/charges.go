@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // chargeRequest is the body of a POST /charges.
@@ -76,11 +74,7 @@ func (s *Sim) prepareCharge(c *call) (answer, bool) {
 	}
 	c.key, c.orderID, c.paymentMethod = keys[0], c.charge.Metadata["order_id"], c.charge.PaymentMethod
 
-	known := false
-	err := s.store.view(func(tx *bolt.Tx) (err error) {
-		_, known, err = s.keyRecord(tx, c.key)
-		return err
-	})
+	_, known, err := s.verdict(c.key)
 	switch {
 	case err != nil:
 		return s.storageError(err), true
@@ -97,117 +91,102 @@ func (s *Sim) prepareCharge(c *call) (answer, bool) {
 // workCharge gives the verdict on a key: the one in the file, or else a new one, which is in the file before it returns.
 func (s *Sim) workCharge(c *call) answer {
 	var a answer
-	known, charged := false, false
-	err := s.store.view(func(tx *bolt.Tx) (err error) {
-		a, known, err = s.replay(tx, c)
-		return err
+	var made *entry
+	err := s.store.update(func() (*entry, error) {
+		known := false
+		var err error
+		if a, known, err = s.replay(c); known || err != nil {
+			return nil, err
+		}
+		made = s.decide(c)
+		return made, nil
 	})
-	if err == nil && !known {
-		err = s.store.update(func(tx *bolt.Tx) (err error) {
-			// A technical cancel may have come since.
-			if a, known, err = s.replay(tx, c); known || err != nil {
-				return err
-			}
-			a, charged, err = s.decide(tx, c)
-			return err
-		})
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		c.events = nil
 		return s.storageError(err)
+	case made == nil:
+		return a
+	case made.Charge == nil:
+		return refusal(*made.Verdict)
 	}
-	if charged {
-		s.stats.charged(c.key)
+	s.stats.charged(c.key)
+	if made.Settles != nil {
 		s.wakeSettler()
 	}
-	return a
+	return answer{status: http.StatusCreated, body: *made.Charge, rendered: made.wire}
 }
 
-// keyRecord reads the verdict on key; ok is false when it was never seen, or longer ago than keys are kept.
-func (s *Sim) keyRecord(tx *bolt.Tx, key string) (rec keyRecord, ok bool, err error) {
-	rec, ok, err = get[keyRecord](tx, bucketKeys, []byte(key))
-	if ok && s.cfg.KeyRetention > 0 && time.Since(rec.CreatedAt) > s.cfg.KeyRetention {
-		return keyRecord{}, false, nil
+// verdict reads the verdict on key; ok is false when it was never seen, or longer ago than keys are kept.
+func (s *Sim) verdict(key string) (e entry, ok bool, err error) {
+	e, ok, err = s.store.verdict(key)
+	if ok && s.cfg.KeyRetention > 0 && time.Since(e.decidedAt()) > s.cfg.KeyRetention {
+		return entry{}, false, nil
 	}
-	return rec, ok, err
+	return e, ok, err
 }
 
 // replay answers from the verdict that is in the file; ok is false when there is none.
-func (s *Sim) replay(tx *bolt.Tx, c *call) (a answer, ok bool, err error) {
-	rec, ok, err := s.keyRecord(tx, c.key)
+func (s *Sim) replay(c *call) (a answer, ok bool, err error) {
+	e, ok, err := s.verdict(c.key)
 	if !ok || err != nil {
 		return a, false, err
 	}
-	same := rec.Amount == c.charge.Amount && rec.Currency == c.charge.Currency && rec.PaymentMethod == c.charge.PaymentMethod
 	switch {
-	case rec.Result == ResultCanceled:
+	case e.Verdict != nil && e.Verdict.Result == ResultCanceled:
 		return failure(http.StatusGone, Error{Type: "key_canceled", IdempotencyKey: c.key,
 			Message: "The key was cancelled before any charge."}), true, nil
-	case !same:
+	case !e.isFor(c.charge):
 		return failure(http.StatusUnprocessableEntity, Error{Type: "idempotency_mismatch", IdempotencyKey: c.key,
 			Message: "The key was used with another amount, currency or payment method."}), true, nil
-	case rec.Error != nil:
-		return refusal(rec.Result, *rec.Error), true, nil
+	case e.Verdict != nil:
+		return refusal(*e.Verdict), true, nil
 	}
-	charge, err := mustCharge(tx, rec.Charge)
-	return answer{status: http.StatusOK, body: charge.Charge}, true, err
-}
-
-// refusal is the answer to a charge that was declined or rejected.
-func refusal(result string, e Error) answer {
-	if result == ResultRejected {
-		return failure(http.StatusUnprocessableEntity, e)
-	}
-	return failure(http.StatusPaymentRequired, e)
-}
-
-// decide makes the verdict on a key that has none, and writes it. charged says whether it is a charge.
-func (s *Sim) decide(tx *bolt.Tx, c *call) (a answer, charged bool, err error) {
-	verdict := verdictOn(c.charge.PaymentMethod)
-	rec := keyRecord{
-		Result: verdict.result, CreatedAt: time.Now(),
-		Amount: c.charge.Amount, Currency: c.charge.Currency, PaymentMethod: c.charge.PaymentMethod,
-	}
-	if verdict.result != ResultCharged {
-		rec.Error = &Error{Type: verdict.errorType, Code: verdict.code, IdempotencyKey: c.key, Message: "The charge was refused."}
-		return refusal(rec.Result, *rec.Error), false, put(tx, bucketKeys, []byte(c.key), rec)
-	}
-	charge, err := s.newCharge(tx, c, verdict)
+	now, err := s.store.mustCharge(e.Seq)
 	if err != nil {
 		return a, false, err
 	}
-	rec.Charge = charge.Seq
-	return answer{status: http.StatusCreated, body: charge.Charge}, true, put(tx, bucketKeys, []byte(c.key), rec)
+	return answer{status: http.StatusOK, body: *now.Charge}, true, nil
 }
 
-// newCharge writes a charge, and with it either its event or the time at which it settles.
-func (s *Sim) newCharge(tx *bolt.Tx, c *call, v verdict) (chargeRecord, error) {
-	charges := tx.Bucket(bucketCharges)
-	seq, err := charges.NextSequence()
-	if err != nil {
-		return chargeRecord{}, err
+// refusal is the answer to a charge that was declined or rejected.
+func refusal(v verdictRecord) answer {
+	if v.Result == ResultRejected {
+		return failure(http.StatusUnprocessableEntity, *v.Error)
 	}
+	return failure(http.StatusPaymentRequired, *v.Error)
+}
+
+// decide makes the verdict on a key that has none.
+func (s *Sim) decide(c *call) *entry {
+	verdict := verdictOn(c.charge.PaymentMethod)
+	if verdict.result == ResultCharged {
+		return s.newCharge(c, verdict.settlesTo)
+	}
+	return &entry{Verdict: &verdictRecord{
+		Key: c.key, Result: verdict.result, CreatedAt: time.Now(),
+		Amount: c.charge.Amount, Currency: c.charge.Currency, PaymentMethod: c.charge.PaymentMethod,
+		Error: &Error{Type: verdict.errorType, Code: verdict.code, IdempotencyKey: c.key, Message: "The charge was refused."},
+	}}
+}
+
+// newCharge makes a charge, and with it either its event or, if it is pending, the time at which it settles.
+func (s *Sim) newCharge(c *call, settlesTo string) *entry {
+	seq := s.store.lastCharge() + 1
 	now := s.store.now()
-	rec := chargeRecord{Seq: seq, Traceparent: c.traceparent, Charge: Charge{
+	e := &entry{Seq: seq, Traceparent: c.traceparent, Charge: &Charge{
 		ID: s.store.newID(chargePrefix, seq), Object: "charge", IdempotencyKey: c.key,
 		Amount: c.charge.Amount, Currency: c.charge.Currency, Status: StatusSucceeded,
 		PaymentMethod: c.charge.PaymentMethod, Description: c.charge.Description, Metadata: c.charge.Metadata,
 		CreatedAt: now, UpdatedAt: now,
 	}}
-	if v.settlesTo == "" {
-		event, err := s.addEvent(tx, rec)
-		if err != nil {
-			return rec, err
-		}
-		c.events = append(c.events, event)
-	} else {
-		rec.Status = StatusPending
-		due := pendingKey(now.Add(s.cfg.PendingAfter), seq)
-		if err := tx.Bucket(bucketPending).Put(due, []byte(v.settlesTo)); err != nil {
-			return rec, err
-		}
+	if settlesTo == "" {
+		c.events = append(c.events, s.addEvent(e))
+		return e
 	}
-	return rec, put(tx, bucketCharges, seqKey(seq), rec)
+	e.Charge.Status = StatusPending
+	e.Settles = &settlement{To: settlesTo, At: now.Add(s.cfg.PendingAfter)}
+	return e
 }
 
 // verdict is what a payment method leads to.

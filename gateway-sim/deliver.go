@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // result is how one delivery ended.
@@ -23,13 +21,13 @@ func (r result) ok() bool { return r.status >= 200 && r.status < 300 }
 
 // deliver makes one try, unless the event has moved on since, and writes down how it went.
 func (d *dispatcher) deliver(next delivery) {
-	rec, found, err := d.sim.readEvent(next.seq)
+	ev, found, err := d.sim.store.event(next.seq)
 	if err != nil {
 		d.sim.log.Error("an event cannot be read", "error", err)
 		d.later(next)
 		return
 	}
-	movedOn := rec.State != eventQueued || rec.Attempts != next.attempt
+	movedOn := ev.State != eventQueued || ev.Attempts != next.attempt
 	if !found || (movedOn && !next.extra) {
 		return
 	}
@@ -38,19 +36,19 @@ func (d *dispatcher) deliver(next delivery) {
 		d.later(next)
 		return
 	}
-	d.try(next, rec, url)
+	d.try(next, ev, url)
 }
 
 // try sends the event and writes down how it went.
-func (d *dispatcher) try(next delivery, rec eventRecord, url string) result {
-	sent := d.send(rec, url)
+func (d *dispatcher) try(next delivery, ev event, url string) result {
+	sent := d.send(ev, url)
 	if d.sim.ctx.Err() != nil {
 		// The process ends: as if it had never been sent. It is still in the queue.
 		return sent
 	}
 	d.sim.stats.delivered(sent.ok(), next.extra)
 	if err := d.record(next, sent); err != nil {
-		d.sim.log.Error("a delivery cannot be written down", "event", rec.ID, "error", err)
+		d.sim.log.Error("a delivery cannot be written down", "event", ev.ID, "error", err)
 		d.later(next)
 	}
 	return sent
@@ -66,19 +64,19 @@ func (d *dispatcher) later(next delivery) {
 }
 
 // send makes the request.
-func (d *dispatcher) send(rec eventRecord, url string) result {
-	req, err := http.NewRequestWithContext(d.sim.ctx, http.MethodPost, url, bytes.NewReader(rec.Payload))
+func (d *dispatcher) send(ev event, url string) result {
+	req, err := http.NewRequestWithContext(d.sim.ctx, http.MethodPost, url, bytes.NewReader(ev.Payload))
 	if err != nil {
 		return result{err: err}
 	}
 	now := time.Now()
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "gateway-sim")
-	req.Header.Set("Webhook-Id", rec.ID)
+	req.Header.Set("Webhook-Id", ev.ID)
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	req.Header.Set("Webhook-Signature", signature(d.signers(), rec.ID, now, rec.Payload))
-	if rec.Traceparent != "" {
-		req.Header.Set("Traceparent", rec.Traceparent)
+	req.Header.Set("Webhook-Signature", signature(d.signers(), ev.ID, now, ev.Payload))
+	if ev.Traceparent != "" {
+		req.Header.Set("Traceparent", ev.Traceparent)
 	}
 	resp, err := d.client.Do(req)
 	if err != nil {
@@ -105,16 +103,15 @@ func (d *dispatcher) signers() []signer {
 }
 
 // record writes a delivery down: a 2xx ends the event's way, anything else puts it on the next place of the schedule. An
-// extra delivery that fails changes nothing.
+// extra delivery that fails changes nothing, and neither does one that is faster than the event's own, which would else not
+// be made.
 func (d *dispatcher) record(next delivery, sent result) error {
 	var retry *delivery
-	err := d.sim.store.update(func(tx *bolt.Tx) error {
-		rec, ok, err := get[eventRecord](tx, bucketEvents, seqKey(next.seq))
-		if !ok || err != nil {
-			return err
-		}
-		if !sent.ok() && (next.extra || rec.State != eventQueued) {
-			return nil
+	err := d.sim.store.update(func() (*entry, error) {
+		_, rec, ok := d.sim.store.eventAt(next.seq)
+		queued := rec.State == eventQueued
+		if !ok || (next.extra && queued) || (!queued && !sent.ok()) {
+			return nil, nil
 		}
 		rec.Attempts++
 		rec.LastStatus, rec.LastError = sent.status, ""
@@ -131,7 +128,7 @@ func (d *dispatcher) record(next delivery, sent result) error {
 			rec.NextAt = time.Now().Add(jitter(schedule[rec.Attempts], d.sim.cfg.WebhookSpeedup))
 			retry = &delivery{seq: next.seq, at: rec.NextAt, attempt: rec.Attempts}
 		}
-		return d.sim.putEvent(tx, next.seq, rec)
+		return &entry{Event: &rec}, nil
 	})
 	if err == nil && retry != nil {
 		d.push(*retry)
@@ -159,7 +156,7 @@ func (s *Sim) Deliver(ctx context.Context, eventID string) (out Delivery, found 
 	if !ok {
 		return out, false, nil
 	}
-	rec, found, err := s.readEvent(seq)
+	ev, found, err := s.store.event(seq)
 	if !found || err != nil {
 		return out, false, err
 	}
@@ -175,7 +172,7 @@ func (s *Sim) Deliver(ctx context.Context, eventID string) (out Delivery, found 
 	case <-s.ctx.Done():
 		return out, true, errClosed
 	}
-	sent := s.webhooks.try(delivery{seq: seq, attempt: rec.Attempts, extra: rec.State != eventQueued}, rec, url)
+	sent := s.webhooks.try(delivery{seq: seq, attempt: ev.Attempts, extra: ev.State != eventQueued}, ev, url)
 	out = Delivery{EventID: eventID, Status: sent.status}
 	if sent.err != nil {
 		out.Error = sent.err.Error()
@@ -185,20 +182,9 @@ func (s *Sim) Deliver(ctx context.Context, eventID string) (out Delivery, found 
 
 // DeliverQueued sends every event that still has to be delivered now, one after the other, and waits for the answers.
 func (s *Sim) DeliverQueued(ctx context.Context) ([]Delivery, error) {
-	var ids []string
-	err := s.store.view(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketQueue).ForEach(func(k, _ []byte) error {
-			rec, _, err := get[eventRecord](tx, bucketEvents, k)
-			ids = append(ids, rec.ID)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
 	sent := []Delivery{}
-	for _, id := range ids {
-		one, _, err := s.Deliver(ctx, id)
+	for _, rec := range s.store.queued() {
+		one, _, err := s.Deliver(ctx, s.store.newID(eventPrefix, rec.Seq))
 		if err != nil {
 			return sent, err
 		}

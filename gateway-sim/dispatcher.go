@@ -2,12 +2,9 @@ package gatewaysim
 
 import (
 	"container/heap"
-	"encoding/binary"
 	"net/http"
 	"sync"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // delivery is one try to come.
@@ -18,30 +15,9 @@ type delivery struct {
 	extra   bool // beside the schedule: sent whatever the event's state, and never tried again
 }
 
-// deliveryHeap has the soonest delivery first, and among equals the oldest event.
-type deliveryHeap []delivery
+func (d delivery) when() (time.Time, uint64) { return d.at, d.seq }
 
-func (h deliveryHeap) Len() int { return len(h) }
-func (h deliveryHeap) Less(i, j int) bool {
-	if h[i].at.Equal(h[j].at) {
-		return h[i].seq < h[j].seq
-	}
-	return h[i].at.Before(h[j].at)
-}
-func (h deliveryHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push and Pop are for package heap alone.
-func (h *deliveryHeap) Push(d any) { *h = append(*h, d.(delivery)) }
-
-// Pop removes the last element.
-func (h *deliveryHeap) Pop() any {
-	old := *h
-	d := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return d
-}
-
-// dispatcher delivers events when they are due. The queue in the file is the truth; the heap says when.
+// dispatcher delivers events when they are due. The file says what is queued, the timeline when it is due.
 type dispatcher struct {
 	sim    *Sim
 	client *http.Client
@@ -50,7 +26,7 @@ type dispatcher struct {
 
 	mu  sync.Mutex
 	url string
-	due deliveryHeap
+	due timeline[delivery]
 }
 
 func newDispatcher(s *Sim) *dispatcher {
@@ -71,14 +47,10 @@ func newDispatcher(s *Sim) *dispatcher {
 }
 
 // load takes up the events that a process before left in the queue.
-func (d *dispatcher) load() error {
-	return d.sim.store.view(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketQueue).ForEach(func(k, _ []byte) error {
-			rec, _, err := get[eventRecord](tx, bucketEvents, k)
-			d.push(delivery{seq: binary.BigEndian.Uint64(k), at: rec.NextAt, attempt: rec.Attempts})
-			return err
-		})
-	})
+func (d *dispatcher) load() {
+	for _, rec := range d.sim.store.queued() {
+		d.push(delivery{seq: rec.Seq, at: rec.NextAt, attempt: rec.Attempts})
+	}
 }
 
 func (d *dispatcher) push(next delivery) {
@@ -142,7 +114,7 @@ func (d *dispatcher) run() {
 	}
 }
 
-// next takes the delivery that is due from the heap. When there is none, or deliveries are held back, it says how long to
+// next takes the delivery that is due from the timeline. When there is none, or deliveries are held back, it says how long to
 // wait.
 func (d *dispatcher) next() (next delivery, wait time.Duration, ok bool) {
 	held, change := d.sim.faults.Load().webhooksHeld()

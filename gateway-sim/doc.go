@@ -5,15 +5,16 @@
 // # What it promises
 //
 // One idempotency key makes at most one charge, whatever the interleaving, the faults and the kills. A charge, a decline, a
-// rejection and a technical cancel are in the file before the answer that tells of them goes out, in one transaction with
-// the event that will be delivered for it. An answer of 500 has left nothing behind.
+// rejection and a technical cancel are in the file before the answer that tells of them goes out, in one line with the event
+// that will be delivered for it. An answer of 500 has left nothing behind.
 //
 // # What survives
 //
-// Everything is kept in one bbolt file that is written without fsync. A committed transaction has left the process by write
-// calls and lies in the kernel's page cache: it survives SIGKILL, a panic and the out-of-memory killer. It does not survive
-// a power loss or a crash of the kernel; a real PSP's ledger would, and a simulator has no need to. Counters, the log of
-// requests, faults and "this key is being worked on" live in memory and end with the process.
+// Everything is kept in one file, a log of JSON lines to which each change appends one, by one write and without fsync. What
+// was written lies in the kernel's page cache: it survives SIGKILL, a panic and the out-of-memory killer. It does not survive
+// a power loss or a crash of the kernel; a real PSP's ledger would, and a simulator has no need to. Memory holds where in the
+// file things are, about 300 bytes for each charge; a start reads the whole file, 100,000 charges in two seconds or so.
+// Counters, the log of requests, faults and "this key is being worked on" live in memory alone and end with the process.
 //
 // # The admin API
 //
@@ -32,6 +33,7 @@
 //	GET    /admin/requests             the newest requests in order, as {"requests": [Request…]}
 //	GET    /admin/ledger               every charge, one JSON object per line
 //	GET    /admin/events               every event and how far its delivery is, one JSON object per line
+//	GET    /debug/pprof/               profiles of the process, see net/http/pprof
 //
 // A PSP that is slow, loses one answer in ten and hangs from second 2 to second 6:
 //

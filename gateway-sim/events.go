@@ -1,11 +1,6 @@
 package gatewaysim
 
-import (
-	"encoding/json"
-	"time"
-
-	bolt "go.etcd.io/bbolt"
-)
+import "time"
 
 // newEvent is an event that an update has made, on its way from the file to the dispatcher.
 type newEvent struct {
@@ -13,50 +8,18 @@ type newEvent struct {
 	plan webhookPlan
 }
 
-// addEvent writes the event that says what rec's status is now, and queues it unless a fault drops it.
-func (s *Sim) addEvent(tx *bolt.Tx, rec chargeRecord) (newEvent, error) {
-	kind := "charge." + rec.Status
-	payload, err := json.Marshal(eventBody{Type: kind, Timestamp: rec.UpdatedAt, Data: eventData{rec.Charge}})
-	if err != nil {
-		return newEvent{}, err
+// addEvent puts the event that says what the charge of e has become into e, queued unless a fault drops it. Only a decide may
+// call it.
+func (s *Sim) addEvent(e *entry) newEvent {
+	made := newEvent{seq: s.store.lastEvent() + 1, plan: s.faults.Load().planEvent(time.Now())}
+	e.Event = &eventRecord{Seq: made.seq, State: eventQueued, NextAt: made.plan.first}
+	if made.plan.drop {
+		e.Event.State = eventDropped
 	}
-	seq, err := tx.Bucket(bucketEvents).NextSequence()
-	if err != nil {
-		return newEvent{}, err
-	}
-	event := newEvent{seq: seq, plan: s.faults.Load().planEvent(time.Now())}
-	state := eventQueued
-	if event.plan.drop {
-		state = eventDropped
-	}
-	err = s.putEvent(tx, seq, eventRecord{
-		ID: s.store.newID(eventPrefix, seq), Type: kind, ChargeID: rec.ID, Traceparent: rec.Traceparent,
-		Payload: payload, State: state, NextAt: event.plan.first,
-	})
-	return event, err
+	return made
 }
 
-// putEvent writes an event and keeps the queue in step with its state.
-func (s *Sim) putEvent(tx *bolt.Tx, seq uint64, rec eventRecord) error {
-	if err := put(tx, bucketEvents, seqKey(seq), rec); err != nil {
-		return err
-	}
-	if rec.State == eventQueued {
-		return tx.Bucket(bucketQueue).Put(seqKey(seq), nil)
-	}
-	return tx.Bucket(bucketQueue).Delete(seqKey(seq))
-}
-
-// readEvent reads an event; ok is false when there is none.
-func (s *Sim) readEvent(seq uint64) (rec eventRecord, ok bool, err error) {
-	err = s.store.view(func(tx *bolt.Tx) (err error) {
-		rec, ok, err = get[eventRecord](tx, bucketEvents, seqKey(seq))
-		return err
-	})
-	return rec, ok, err
-}
-
-// publish hands committed events to the dispatcher. An event that leads is delivered before publish returns.
+// publish hands events that are in the file to the dispatcher. An event that leads is delivered before publish returns.
 func (s *Sim) publish(events []newEvent) {
 	for _, e := range events {
 		s.stats.eventMade(e.plan.drop)

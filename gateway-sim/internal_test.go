@@ -173,6 +173,29 @@ func TestOutdatedDeliveryIsVoid(t *testing.T) {
 	}
 }
 
+// A repetition that overtakes the event's own delivery does not take its place.
+func TestExtraDeliveryIsBesideTheEventsOwn(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	t.Cleanup(receiver.Close)
+	s := Start(t, Config{})
+	c := &call{charge: chargeRequest{Amount: 1, Currency: "EUR", PaymentMethod: "tok_visa"}}
+	c.key = "k"
+	s.workCharge(c)
+	seq := c.events[0].seq
+	s.webhooks.setURL(receiver.URL) // the loop has nothing to do: the event was not published
+	for i, step := range []struct {
+		extra bool
+		state string
+	}{{true, eventQueued}, {false, eventDelivered}, {true, eventDelivered}} {
+		s.webhooks.deliver(delivery{seq: seq, extra: step.extra})
+		if _, rec, _ := s.store.eventAt(seq); requests.Load() != int64(i+1) || rec.State != step.state {
+			t.Errorf("after delivery %d: %d requests, the event is %s, want %s", i+1, requests.Load(), rec.State, step.state)
+		}
+	}
+}
+
 func TestTimesOfCreationRiseThoughTheClockDoesNot(t *testing.T) {
 	t.Parallel()
 	newest := time.Now().Add(time.Hour).Truncate(time.Microsecond)

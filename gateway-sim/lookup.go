@@ -6,10 +6,7 @@ import (
 	"net/url"
 	"sort"
 	"strconv"
-	"strings"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // nothingToPrepare is for requests that are whatever they are.
@@ -17,19 +14,14 @@ func nothingToPrepare(*call) (answer, bool) { return answer{}, false }
 
 // workGet answers GET /charges/{id}.
 func (s *Sim) workGet(c *call) answer {
-	var rec chargeRecord
-	found := false
-	err := s.store.view(func(tx *bolt.Tx) (err error) {
-		rec, found, err = s.store.chargeByID(tx, c.r.PathValue("id"))
-		return err
-	})
+	e, found, err := s.store.chargeByID(c.r.PathValue("id"))
 	switch {
 	case err != nil:
 		return s.storageError(err)
 	case !found:
 		return chargeNotFound()
 	}
-	return answer{status: http.StatusOK, body: rec.Charge}
+	return answer{status: http.StatusOK, body: *e.Charge}
 }
 
 // prepareList checks a GET /charges, which is a look-up by key or a page of the statement.
@@ -63,12 +55,7 @@ func (s *Sim) workList(c *call) answer {
 // key that finishes in between would seem never to have been seen.
 func (s *Sim) lookUp(key string) answer {
 	busy := s.isBusy(key)
-	var known lookup
-	found := false
-	err := s.store.view(func(tx *bolt.Tx) (err error) {
-		known, found, err = s.knownOf(tx, key)
-		return err
-	})
+	known, found, err := s.knownOf(key)
 	switch {
 	case err != nil:
 		return s.storageError(err)
@@ -80,21 +67,17 @@ func (s *Sim) lookUp(key string) answer {
 	return failure(http.StatusNotFound, Error{Type: "key_not_found", IdempotencyKey: key, Message: "The key was never seen."})
 }
 
-// knownOf reads the verdict on key from the file.
-func (s *Sim) knownOf(tx *bolt.Tx, key string) (known lookup, found bool, err error) {
-	rec, found, err := s.keyRecord(tx, key)
+// knownOf reads the verdict on key, and the charge that it made as it is now.
+func (s *Sim) knownOf(key string) (known lookup, found bool, err error) {
+	e, found, err := s.verdict(key)
 	if !found || err != nil {
 		return known, false, err
 	}
-	known = lookup{IdempotencyKey: key, Result: rec.Result, Error: rec.Error}
-	if rec.Result == ResultCharged {
-		charge, err := mustCharge(tx, rec.Charge)
-		if err != nil {
-			return known, false, err
-		}
-		known.Charge = &charge.Charge
+	if e.Charge == nil {
+		return lookup{IdempotencyKey: key, Result: e.Verdict.Result, Error: e.Verdict.Error}, true, nil
 	}
-	return known, true, nil
+	e, err = s.store.mustCharge(e.Seq)
+	return lookup{IdempotencyKey: key, Result: ResultCharged, Charge: e.Charge}, err == nil, err
 }
 
 // prepareCancel checks a technical cancel.
@@ -110,19 +93,20 @@ func (s *Sim) prepareCancel(c *call) (answer, bool) {
 }
 
 // workCancel closes a key that was never seen. A key that is being worked on is seen: it stays as it is. Against a charge
-// that begins meanwhile, whichever of the two commits first wins, and the other one reads it.
+// that begins meanwhile, whichever of the two is written first wins, and the other one reads it.
 func (s *Sim) workCancel(c *call) answer {
 	if s.isBusy(c.key) {
 		return s.lookUp(c.key)
 	}
 	var known lookup
-	err := s.store.update(func(tx *bolt.Tx) (err error) {
+	err := s.store.update(func() (*entry, error) {
 		var found bool
-		if known, found, err = s.knownOf(tx, c.key); found || err != nil {
-			return err
+		var err error
+		if known, found, err = s.knownOf(c.key); found || err != nil {
+			return nil, err
 		}
 		known = lookup{IdempotencyKey: c.key, Result: ResultCanceled}
-		return put(tx, bucketKeys, []byte(c.key), keyRecord{Result: ResultCanceled, CreatedAt: time.Now()})
+		return &entry{Verdict: &verdictRecord{Key: c.key, Result: ResultCanceled, CreatedAt: time.Now()}}, nil
 	})
 	if err != nil {
 		return s.storageError(err)
@@ -172,46 +156,40 @@ func (s *Sim) parseStatement(query url.Values) (r statementRequest, problem stri
 // statement reads one page. Charges only ever come behind the newest, so a cursor, which names the last charge that was
 // shown, skips nothing and repeats nothing while more arrive.
 func (s *Sim) statement(r statementRequest) answer {
-	out := page{Data: []Charge{}}
-	err := s.store.view(func(tx *bolt.Tx) error {
-		first, err := firstAfter(tx, r.createdAfter)
-		if err != nil {
-			return err
-		}
-		first = max(first, r.afterSeq+1)
-		charges := tx.Bucket(bucketCharges).Cursor()
-		for k, v := charges.Seek(seqKey(first)); k != nil; k, v = charges.Next() {
-			if len(out.Data) == r.limit {
-				out.NextCursor = strings.Replace(out.Data[r.limit-1].ID, chargePrefix, cursorPrefix, 1)
-				return nil
-			}
-			rec, err := decode[chargeRecord](v)
-			if err != nil {
-				return err
-			}
-			out.Data = append(out.Data, rec.Charge)
-		}
-		return nil
-	})
+	last := s.store.lastCharge()
+	seq, err := s.firstAfter(r.createdAfter, last)
 	if err != nil {
 		return s.storageError(err)
+	}
+	out := page{Data: []Charge{}}
+	for seq = max(seq, r.afterSeq+1); seq <= last; seq++ {
+		if len(out.Data) == r.limit {
+			out.NextCursor = s.store.newID(cursorPrefix, seq-1)
+			break
+		}
+		e, err := s.store.mustCharge(seq)
+		if err != nil {
+			return s.storageError(err)
+		}
+		out.Data = append(out.Data, *e.Charge)
 	}
 	return answer{status: http.StatusOK, body: out}
 }
 
-// firstAfter returns the sequence of the first charge created after t. Sequences are dense and rise with time, so it is
-// found by halving.
-func firstAfter(tx *bolt.Tx, t time.Time) (uint64, error) {
+// firstAfter returns the sequence of the first charge, of those up to last, that was created after t. Sequences are dense and
+// rise with time, so it is found by halving.
+func (s *Sim) firstAfter(t time.Time, last uint64) (uint64, error) {
 	if t.IsZero() {
 		return 1, nil
 	}
 	var failed error
-	n := sort.Search(int(tx.Bucket(bucketCharges).Sequence()), func(i int) bool {
-		rec, err := mustCharge(tx, uint64(i)+1)
+	n := sort.Search(int(last), func(i int) bool {
+		e, err := s.store.mustCharge(uint64(i) + 1)
 		if err != nil {
 			failed = err
+			return true
 		}
-		return rec.CreatedAt.After(t)
+		return e.Charge.CreatedAt.After(t)
 	})
 	return uint64(n) + 1, failed
 }

@@ -63,7 +63,7 @@ func (s *Sim) handle(e endpoint, w http.ResponseWriter, r *http.Request) (outcom
 	outcome = outcomeAborted
 	defer func() { s.stats.end(entry, outcome) }()
 
-	c := &call{r: r, traceparent: r.Header.Get("Traceparent")}
+	c := &call{r: r, traceparent: traceparentOf(r.Header)}
 	c.method, c.path = r.Method, r.URL.Path
 	if a, bad := s.admit(w, c); bad {
 		return s.write(w, a)
@@ -193,7 +193,7 @@ func (s *Sim) write(w http.ResponseWriter, a answer) string {
 
 func (s *Sim) writeBytes(w http.ResponseWriter, status int, contentType string, body []byte) string {
 	w.Header().Set("Content-Type", contentType)
-	err := boundWriting(w)
+	err := boundWriting(w, writeTimeout)
 	w.WriteHeader(status)
 	_, writeErr := w.Write(body)
 	if err = errors.Join(err, writeErr); err != nil {
@@ -203,6 +203,6 @@ func (s *Sim) writeBytes(w http.ResponseWriter, status int, contentType string, 
 }
 
 // boundWriting bounds the time for what is written next.
-func boundWriting(w http.ResponseWriter) error {
-	return unlessUnsupported(http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)))
+func boundWriting(w http.ResponseWriter, d time.Duration) error {
+	return unlessUnsupported(http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)))
 }

@@ -1,21 +1,54 @@
 package gatewaysim
 
 import (
-	"encoding/binary"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
-// keyRecord is the verdict on an idempotency key.
-type keyRecord struct {
+// The first line of the file names its format and its id, 8 random letters and digits.
+const (
+	headerStart = `{"format":"gateway-sim ledger 1","file_id":"`
+	headerEnd   = "\"}\n"
+)
+
+func headerOf(fileID string) []byte { return []byte(headerStart + fileID + headerEnd) }
+
+func parseHeader(line []byte) (fileID string, ok bool) {
+	id, began := bytes.CutPrefix(line, []byte(headerStart))
+	id, ended := bytes.CutSuffix(id, []byte(headerEnd))
+	return string(id), began && ended && len(id) > 0
+}
+
+// beginsHeader reports whether text is a header that was cut, by a kill that came within the first write.
+func beginsHeader(text []byte) bool {
+	return bytes.HasPrefix([]byte(headerStart), text) || bytes.HasPrefix(text, []byte(headerStart))
+}
+
+// entry is each further line of the file: one change, whole. It is a charge that was made or has changed, with the event that
+// tells of it; or a verdict that made no charge; or how an event's delivery went.
+type entry struct {
+	Charge      *Charge        `json:"charge,omitempty"`      // as it is from here on
+	Seq         uint64         `json:"seq,omitempty"`         // of the charge; sequences are dense, from 1
+	Traceparent string         `json:"traceparent,omitempty"` // of the request that made the charge
+	Settles     *settlement    `json:"settles,omitempty"`     // of a charge that began as pending
+	Verdict     *verdictRecord `json:"verdict,omitempty"`
+	Event       *eventRecord   `json:"event,omitempty"`
+
+	wire []byte // Charge as encode has written it
+}
+
+// settlement is how and when a pending charge ends.
+type settlement struct {
+	To string    `json:"to"`
+	At time.Time `json:"at"`
+}
+
+// verdictRecord is a verdict on an idempotency key that made no charge: a decline, a rejection or a technical cancel.
+type verdictRecord struct {
+	Key           string    `json:"key"`
 	Result        string    `json:"result"`
-	Charge        uint64    `json:"charge,omitempty"` // sequence, when charged
 	Amount        int64     `json:"amount,omitempty"`
 	Currency      string    `json:"currency,omitempty"`
 	PaymentMethod string    `json:"payment_method,omitempty"`
@@ -23,25 +56,14 @@ type keyRecord struct {
 	CreatedAt     time.Time `json:"created_at"`
 }
 
-// chargeRecord is a charge and what of it does not go over the wire.
-type chargeRecord struct {
-	Charge
-	Seq         uint64 `json:"seq"`
-	Traceparent string `json:"traceparent,omitempty"`
-}
-
-// eventRecord is an event, the exact bytes that are delivered for it, and how far its delivery has come.
+// eventRecord is how far the delivery of an event has come.
 type eventRecord struct {
-	ID          string          `json:"id"`
-	Type        string          `json:"type"`
-	ChargeID    string          `json:"charge_id"`
-	Traceparent string          `json:"traceparent,omitempty"`
-	Payload     json.RawMessage `json:"payload"`
-	State       string          `json:"state"`
-	Attempts    int             `json:"attempts"`
-	NextAt      time.Time       `json:"next_at"`
-	LastStatus  int             `json:"last_status,omitempty"`
-	LastError   string          `json:"last_error,omitempty"`
+	Seq        uint64    `json:"seq"` // dense, from 1
+	State      string    `json:"state"`
+	Attempts   int       `json:"attempts,omitempty"`
+	NextAt     time.Time `json:"next_at"`
+	LastStatus int       `json:"last_status,omitempty"`
+	LastError  string    `json:"last_error,omitempty"`
 }
 
 // The states of an event's delivery.
@@ -52,86 +74,47 @@ const (
 	eventExhausted = "exhausted" // the schedule has ended
 )
 
-func encode(v any) ([]byte, error) { return json.Marshal(v) }
-
-func decode[T any](b []byte) (T, error) {
-	var v T
-	if err := json.Unmarshal(b, &v); err != nil {
-		return v, fmt.Errorf("gateway-sim: unreadable record: %w", err)
+// encode returns e as a line. The charge is encoded apart, once: the same bytes are the answer to whoever made it.
+func (e *entry) encode() (line []byte, err error) {
+	if e.Charge == nil {
+		line, err = json.Marshal(e)
+		return append(line, '\n'), err
 	}
-	return v, nil
-}
-
-func put(tx *bolt.Tx, bucket, key []byte, v any) error {
-	b, err := encode(v)
+	if e.wire, err = json.Marshal(e.Charge); err != nil {
+		return nil, err
+	}
+	rest := *e
+	rest.Charge = nil
+	members, err := json.Marshal(rest) // never empty: a charge has a sequence
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return tx.Bucket(bucket).Put(key, b)
+	line = append(line, `{"charge":`...)
+	line = append(line, e.wire...)
+	line = append(line, ',')
+	line = append(line, members[1:]...)
+	return append(line, '\n'), nil
 }
 
-// get reads a record; ok is false when there is none.
-func get[T any](tx *bolt.Tx, bucket, key []byte) (v T, ok bool, err error) {
-	b := tx.Bucket(bucket).Get(key)
-	if b == nil {
-		return v, false, nil
+func decode(line []byte) (e entry, err error) {
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, fmt.Errorf("gateway-sim: unreadable entry: %w", err)
 	}
-	v, err = decode[T](b)
-	return v, err == nil, err
+	return e, nil
 }
 
-func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
-
-// pendingKey sorts by due time, and among equals by charge.
-func pendingKey(due time.Time, seq uint64) []byte {
-	return binary.BigEndian.AppendUint64(seqKey(uint64(due.UnixNano())), seq)
+// decidedAt says when e, which is the verdict on a key, was made.
+func (e *entry) decidedAt() time.Time {
+	if e.Charge != nil {
+		return e.Charge.CreatedAt.Time
+	}
+	return e.Verdict.CreatedAt
 }
 
-func splitPendingKey(k []byte) (due time.Time, seq uint64, err error) {
-	if len(k) != 16 {
-		return time.Time{}, 0, errors.New("gateway-sim: unreadable pending key")
+// isFor reports whether e, which is the verdict on a key, was made for a request like r.
+func (e *entry) isFor(r chargeRequest) bool {
+	if v := e.Verdict; v != nil {
+		return v.Amount == r.Amount && v.Currency == r.Currency && v.PaymentMethod == r.PaymentMethod
 	}
-	return time.Unix(0, int64(binary.BigEndian.Uint64(k))), binary.BigEndian.Uint64(k[8:]), nil
-}
-
-// An id holds the file's id and a sequence: so it needs no index, and a new file never repeats the ids of an old one.
-
-func (s *store) newID(prefix string, seq uint64) string {
-	return prefix + s.fileID + hex.EncodeToString(seqKey(seq))
-}
-
-// parseID returns the sequence in an id of this file.
-func (s *store) parseID(prefix, id string) (seq uint64, ok bool) {
-	digits, ok := strings.CutPrefix(id, prefix+s.fileID)
-	if !ok {
-		return 0, false
-	}
-	b, err := hex.DecodeString(digits)
-	if err != nil || len(b) != 8 || s.newID(prefix, binary.BigEndian.Uint64(b)) != id {
-		return 0, false
-	}
-	return binary.BigEndian.Uint64(b), true
-}
-
-const (
-	chargePrefix = "ch_"
-	eventPrefix  = "evt_"
-)
-
-// chargeByID reads a charge by its id; ok is false when there is none.
-func (s *store) chargeByID(tx *bolt.Tx, id string) (rec chargeRecord, ok bool, err error) {
-	seq, ok := s.parseID(chargePrefix, id)
-	if !ok {
-		return rec, false, nil
-	}
-	return get[chargeRecord](tx, bucketCharges, seqKey(seq))
-}
-
-// mustCharge reads a charge that another record points to.
-func mustCharge(tx *bolt.Tx, seq uint64) (chargeRecord, error) {
-	rec, ok, err := get[chargeRecord](tx, bucketCharges, seqKey(seq))
-	if err == nil && !ok {
-		err = fmt.Errorf("gateway-sim: charge %d is missing from the file", seq)
-	}
-	return rec, err
+	return e.Charge.Amount == r.Amount && e.Charge.Currency == r.Currency && e.Charge.PaymentMethod == r.PaymentMethod
 }

@@ -2,6 +2,8 @@ package gatewaysim
 
 import (
 	"net/http"
+	"net/http/pprof"
+	"time"
 )
 
 const routeCharge = "POST /charges"
@@ -32,6 +34,10 @@ func (s *Sim) routes() http.Handler {
 		"GET /admin/requests":             s.getRequests,
 		"GET /admin/ledger":               s.getLedger,
 		"GET /admin/events":               s.getEvents,
+		"GET /debug/pprof/":               pprof.Index,
+		"GET /debug/pprof/profile":        pprof.Profile,
+		"GET /debug/pprof/symbol":         pprof.Symbol,
+		"GET /debug/pprof/trace":          pprof.Trace,
 	} {
 		mux.HandleFunc(route, s.admin(handle))
 	}
@@ -40,6 +46,9 @@ func (s *Sim) routes() http.Handler {
 	})
 	return mux
 }
+
+// adminTimeout bounds the admin API's answers; a profile takes its time.
+const adminTimeout = 2 * time.Minute
 
 // admin counts a request in, so that Close waits for it. The admin API has no credential and no faults; it is for those who
 // can reach the port.
@@ -50,6 +59,11 @@ func (s *Sim) admin(handle http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		defer s.handlers.Done()
+		// The connection may still have the write deadline of an earlier answer.
+		if err := boundWriting(w, adminTimeout); err != nil {
+			s.log.Debug("caller left before its answer", "error", err)
+			return
+		}
 		handle(w, r)
 	}
 }

@@ -53,7 +53,7 @@ func Open(cfg Config) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := openStore(cfg.Path, cfg.MaxFileSize)
+	st, err := openStore(cfg.Path, int64(cfg.MaxFileSize))
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,7 @@ func Open(cfg Config) (*Sim, error) {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
-	if err := s.webhooks.load(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
+	s.webhooks.load()
 	s.background.Go(s.webhooks.run)
 	s.background.Go(s.settleLoop)
 	return s, nil

@@ -132,6 +132,15 @@ func TestHealthNeedsNoKey(t *testing.T) {
 	}
 }
 
+func TestProfilesAreServed(t *testing.T) {
+	t.Parallel()
+	_, c := start(t, gatewaysim.Config{})
+	if got := c.get("/debug/pprof/goroutine?debug=1").want(t, 200).body; !strings.Contains(got, "goroutine profile:") {
+		t.Errorf("the profile is %q", got)
+	}
+	c.get("/debug/pprof/cmdline").want(t, 404) // it would show secrets that were given as flags
+}
+
 // A full file answers 500 and holds nothing of what it could not take; what it holds can still be read.
 func TestFullFile(t *testing.T) {
 	t.Parallel()

@@ -1,160 +1,163 @@
 package gatewaysim
 
 import (
+	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
-// The buckets. Numbers in keys are big endian, so that bytes sort as numbers do.
-var (
-	bucketMeta    = []byte("meta")    // "file_id" → 8 random letters and digits
-	bucketKeys    = []byte("keys")    // idempotency key → keyRecord
-	bucketCharges = []byte("charges") // sequence → chargeRecord; sequences are dense, from 1
-	bucketPending = []byte("pending") // due time and sequence of a charge → the status it settles to
-	bucketEvents  = []byte("events")  // sequence → eventRecord
-	bucketQueue   = []byte("queue")   // sequence of each event that still has to be delivered → nothing
-)
-
-var keyFileID = []byte("file_id")
-
-// maxGroup bounds how many updates share one commit.
-const maxGroup = 512
-
-var errClosed = errors.New("gateway-sim: closed")
-
-// store is the file. Updates are committed in groups: whatever waits when a commit ends goes into the next one, so a lone
-// update waits for nobody and a crowd shares the cost.
+// store is the file: a log to which each change appends one line, by one write, and an index in memory of where in it things are,
+// which is made anew at start.
+//
+// The log stands where a B+tree would, because the PSP must cost little beside the service that is measured with it. A tree
+// rewrites whole pages, and as keys come in random order a page for every one of them, however well a crowd shares the commit.
+// Measured with bbolt, not synced and in group commits, the process took 180 µs of CPU per charge, and with this log 65 (two
+// cores, 128 charges in flight); at 2,000 charges a second, where few share a commit, 300 and 120. What a write call has taken
+// survives SIGKILL with either.
+//
+// The last line may lack its end: the process was killed in the middle of the write, or the disk was full. Nobody was told of
+// that change. The next write goes over it, and the next start cuts it off.
 type store struct {
-	db      *bolt.DB
+	file    *os.File
+	maxSize int64 // 0: no limit
 	fileID  string
-	pending chan *update
-	stop    chan struct{}
-	stopped sync.WaitGroup
 
-	// lastCreated is the creation time of the newest charge. Only the committing goroutine touches it, inside an update.
-	lastCreated time.Time
+	// changing is held from the moment at which a change is decided until it is in the file.
+	changing    sync.Mutex
+	size        int64     // of the whole lines
+	lastCreated time.Time // the creation time of the newest charge
+	closed      bool
+
+	index
 }
 
-type update struct {
-	apply func(*bolt.Tx) error
-	done  chan error
-}
+var (
+	errClosed   = errors.New("gateway-sim: closed")
+	errFull     = errors.New("gateway-sim: the file has reached its greatest size")
+	errNoLedger = errors.New("this is not a ledger of gateway-sim, or one of another version")
+)
 
 // openStore opens or creates the file at path. It waits a little for another process to let go of it.
-func openStore(path string, maxSize int) (*store, error) {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{
-		Timeout:      2 * time.Second,
-		NoSync:       true,
-		NoGrowSync:   true,
-		FreelistType: bolt.FreelistMapType,
-		MaxSize:      maxSize,
-	})
+func openStore(path string, maxSize int64) (*store, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("gateway-sim: open %s: %w", path, err)
+		return nil, fmt.Errorf("gateway-sim: %w", err)
 	}
-	s := &store{db: db, pending: make(chan *update), stop: make(chan struct{})}
-	if err := db.Update(s.initialise); err != nil {
-		return nil, errors.Join(fmt.Errorf("gateway-sim: initialise %s: %w", path, err), db.Close())
+	s := &store{file: file, maxSize: maxSize, index: newIndex()}
+	if err = lock(file); err == nil {
+		err = s.load()
 	}
-	s.stopped.Go(s.commitLoop)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("gateway-sim: open %s: %w", path, err), file.Close())
+	}
 	return s, nil
 }
 
-func (s *store) initialise(tx *bolt.Tx) error {
-	for _, name := range [][]byte{bucketMeta, bucketKeys, bucketCharges, bucketPending, bucketEvents, bucketQueue} {
-		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-			return err
+// load reads the log, cuts off a last line without an end, and gives a new file its header.
+func (s *store) load() error {
+	log := bufio.NewReaderSize(s.file, 64<<10)
+	for {
+		line, err := log.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if s.size == 0 && !beginsHeader(line) {
+				return errNoLedger // and not ours to cut
+			}
+			break
 		}
-	}
-	meta := tx.Bucket(bucketMeta)
-	if meta.Get(keyFileID) == nil {
-		if err := meta.Put(keyFileID, []byte(strings.ToLower(rand.Text()[:8]))); err != nil {
-			return err
+		if err == nil {
+			err = s.loadLine(line)
 		}
-	}
-	s.fileID = string(meta.Get(keyFileID))
-	if _, v := tx.Bucket(bucketCharges).Cursor().Last(); v != nil {
-		newest, err := decode[chargeRecord](v)
 		if err != nil {
-			return err
+			return fmt.Errorf("byte %d: %w", s.size, err)
 		}
-		s.lastCreated = newest.CreatedAt.Time
+		s.size += int64(len(line))
 	}
-	return nil
+	if err := s.file.Truncate(s.size); err != nil {
+		return err
+	}
+	if s.size > 0 {
+		return nil
+	}
+	s.fileID = strings.ToLower(rand.Text()[:8])
+	line := headerOf(s.fileID)
+	s.size = int64(len(line))
+	_, err := s.file.WriteAt(line, 0)
+	return err
 }
 
-// close lets the commit under way end and closes the file. Later updates fail with errClosed.
+// loadLine takes up the line that begins at s.size.
+func (s *store) loadLine(line []byte) error {
+	if s.size == 0 {
+		id, ok := parseHeader(line)
+		if !ok {
+			return errNoLedger
+		}
+		s.fileID = id
+		return nil
+	}
+	e, err := decode(line)
+	if err != nil {
+		return err
+	}
+	if e.Charge != nil && e.Charge.CreatedAt.After(s.lastCreated) {
+		s.lastCreated = e.Charge.CreatedAt.Time
+	}
+	return s.note(&e, span{s.size, len(line)})
+}
+
+// close waits for the change under way and closes the file. Later ones fail with errClosed.
 func (s *store) close() error {
-	close(s.stop)
-	s.stopped.Wait()
-	return s.db.Close()
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.closed = true
+	return s.file.Close()
 }
 
-// view runs read on a snapshot of the file.
-func (s *store) view(read func(*bolt.Tx) error) error {
-	return s.db.View(read)
-}
-
-// update runs apply, once, and commits it. When it returns nil the change is in the kernel's hands; when it returns an
-// error nothing of it is in the file. An apply must fail only when the file does, for its error fails all who share the
-// commit; what it found out goes into variables that the caller reads after a nil.
-func (s *store) update(apply func(*bolt.Tx) error) error {
-	u := &update{apply: apply, done: make(chan error, 1)}
-	select {
-	case s.pending <- u:
-		return <-u.done
-	case <-s.stop:
+// update has decide make a change, or nil for none, while nobody else makes one, and writes it. When it returns nil the change
+// is in the kernel's hands; when it returns an error nothing of it is in the file.
+func (s *store) update(decide func() (*entry, error)) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.closed {
 		return errClosed
 	}
+	e, err := decide()
+	if e == nil || err != nil {
+		return err
+	}
+	line, err := e.encode()
+	if err != nil {
+		return err
+	}
+	end := s.size + int64(len(line))
+	if s.maxSize > 0 && end > s.maxSize {
+		return errFull
+	}
+	if _, err := s.file.WriteAt(line, s.size); err != nil {
+		return err
+	}
+	at := span{s.size, len(line)}
+	s.size = end
+	return s.note(e, at)
 }
 
-func (s *store) commitLoop() {
-	for {
-		select {
-		case u := <-s.pending:
-			s.commit(s.gather(u))
-		case <-s.stop:
-			return
-		}
+// read returns the entry at p.
+func (s *store) read(p span) (entry, error) {
+	line := make([]byte, p.n)
+	if _, err := s.file.ReadAt(line, p.at); err != nil {
+		return entry{}, fmt.Errorf("gateway-sim: read at byte %d: %w", p.at, err)
 	}
-}
-
-// gather returns first and all that wait beside it, up to maxGroup.
-func (s *store) gather(first *update) []*update {
-	group := []*update{first}
-	for len(group) < maxGroup {
-		select {
-		case u := <-s.pending:
-			group = append(group, u)
-		default:
-			return group
-		}
-	}
-	return group
-}
-
-func (s *store) commit(group []*update) {
-	err := s.db.Update(func(tx *bolt.Tx) error {
-		for _, u := range group {
-			if err := u.apply(tx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	for _, u := range group {
-		u.done <- err
-	}
+	return decode(line)
 }
 
 // now returns the time for a new charge: later than that of every charge before it, to the microsecond, so that the order
-// of creation, the order of sequences and the order of times are one. Only an update may call it.
+// of creation, the order of sequences and the order of times are one. Only a decide may call it.
 func (s *store) now() Time {
 	t := time.Now().UTC().Truncate(time.Microsecond)
 	if !t.After(s.lastCreated) {

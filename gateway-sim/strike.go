@@ -93,7 +93,7 @@ func (s *Sim) proxyPage(w http.ResponseWriter, status int) string {
 func falsify(a answer, fault Fault) answer {
 	switch body := a.body.(type) {
 	case Charge:
-		a.body = falseCharge(body, fault)
+		a.body, a.rendered = falseCharge(body, fault), nil
 	case lookup:
 		if body.Charge != nil {
 			changed := falseCharge(*body.Charge, fault)

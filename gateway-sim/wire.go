@@ -27,11 +27,11 @@ const (
 // Time is a time as the contract writes it: RFC 3339, UTC, always six digits after the point.
 type Time struct{ time.Time }
 
-const timeLayout = "2006-01-02T15:04:05.000000Z"
+const timeLayout = `"2006-01-02T15:04:05.000000Z"`
 
 // MarshalJSON implements [json.Marshaler].
 func (t Time) MarshalJSON() ([]byte, error) {
-	return []byte(`"` + t.UTC().Format(timeLayout) + `"`), nil
+	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout), nil
 }
 
 // Equal reports whether both are the same instant.
@@ -86,10 +86,11 @@ type eventData struct {
 	Charge Charge `json:"charge"`
 }
 
-// answer is what a request is told, before any fault has touched it. body is rendered as JSON.
+// answer is what a request is told, before any fault has touched it. body is rendered as JSON, unless it is already.
 type answer struct {
-	status int
-	body   any
+	status   int
+	body     any
+	rendered []byte
 }
 
 func failure(status int, e Error) answer {
@@ -113,5 +114,8 @@ func chargeNotFound() answer {
 
 // render returns the answer's bytes. Every body is a plain struct of strings and integers, which always renders.
 func (a answer) render() ([]byte, error) {
+	if a.rendered != nil {
+		return a.rendered, nil
+	}
 	return json.Marshal(a.body)
 }
