@@ -5,6 +5,9 @@ SHELL := bash
 
 # Pinned here and not in go.mod: what only checks the code must not be among what the product is built of.
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 -shellcheck= -pyflakes=
+# Of the Prometheus that docker-compose.yml runs (v3.16.0).
+PROMTOOL := go run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 
 .PHONY: help
 help: ## List the targets
@@ -49,6 +52,12 @@ lint: ## Check the code and the contract
 	@go run -C internal/tools ./generate lint
 	@$(GOLANGCI_LINT) run ./...
 	@cd internal/tools && $(GOLANGCI_LINT) run ./...
+
+.PHONY: verify
+verify: ## Check what deploys it: Compose, Kubernetes, load balancer, telemetry, the workflow
+	@go run -C internal/tools ./checkdeploy
+	@$(ACTIONLINT)
+	@$(PROMTOOL) check config deploy/prometheus/prometheus.yml
 
 .PHONY: generate
 generate: ## Make the Go, gRPC, gateway and OpenAPI files from the .proto files
