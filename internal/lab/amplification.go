@@ -13,31 +13,40 @@ import (
 	"chargeonce/internal/rig"
 )
 
-var amplificationExperiment = Experiment{
+var amplificationExperiment = with(Experiment{
 	Name:  "amplification",
-	Title: "A PSP that is down: how many calls it gets for one request, for a client that tries 4 times, in an outage",
+	Title: "A PSP that is down: how many calls it gets for one click, through layers that all retry and through ours, and in an outage",
 	Shows: `Where every layer retries, tries multiply: 3 layers of 4 tries make 64 calls out of one click, when the PSP can bear it
-least. Here one layer retries, 4 attempts at most, out of a budget that refills with successes alone; and the breaker ends even
-the first attempts. So a request costs at most 4 calls, and an outage hardly more calls than there are requests, or with the
-breaker one now and then.`,
+least. A budget in each layer ends that after the first few clicks, as a budget refills with successes alone. Here one layer
+retries, 4 attempts at most, out of such a budget; and the breaker ends even the first attempts. So a request costs at most 4
+calls, and an outage hardly more calls than there are requests, or with the breaker one now and then.`,
 	Proof: true,
 	Bound: 3 * time.Minute,
-	Run:   runAmplification,
-}
+	Code:  []string{"internal/psp/budget.go", "internal/psp/retry.go", "internal/lab/amplificationlayers.go"},
+}, amplificationNumbers{Requests: 1500, PerSecond: 250, Layers: 3, Tries: 4, Clicks: 10, Made: 243},
+	amplificationNumbers{Requests: 100, PerSecond: 50, Layers: 3, Tries: 4, Clicks: 3, Made: 64}, runAmplification)
 
 // layerTries is how often each layer tries: the PSP client's default, and the client that comes back.
 const layerTries = 4
 
-type outagePlan struct{ requests, perSecond int }
+// amplificationNumbers are the load of the outage, and the layers that retry.
+type amplificationNumbers struct {
+	Requests  int `help:"Purchases in the outage."`
+	PerSecond int `help:"Purchases per second in the outage."`
+	Layers    int `help:"Layers that all retry, without and with a budget." max:"5"`
+	Tries     int `help:"Tries of each of these layers, the first included." max:"5"`
+	Clicks    int `help:"Clicks that these layers get." max:"1000"`
+	Made      int `help:"A click that makes more calls than this is computed and not made." max:"10000"`
+}
 
-func runAmplification(ctx context.Context, env Env, o Options) (r Report, err error) {
-	plan := pick(o, outagePlan{requests: 1500, perSecond: 50}, outagePlan{requests: 100, perSecond: 50})
+func runAmplification(ctx context.Context, env Env, _ Options, n amplificationNumbers) (r Report, err error) {
 	err = env.withService(ctx, func(s *site) error {
 		if err := s.psp.fresh(ctx, gatewaysim.Faults{Rules: []gatewaysim.Rule{{Fault: gatewaysim.ErrorAnswer}}}); err != nil {
 			return err
 		}
-		return errors.Join(oneRequest(ctx, s, &r), outage(ctx, s, plan, &r))
+		return errors.Join(n.oneClick(ctx, s, &r), n.budgets(ctx, s, &r), oneRequest(ctx, s, &r), n.outage(ctx, s, &r))
 	})
+	r.Plots = append(r.Plots, n.plot())
 	return r, err
 }
 
@@ -69,8 +78,6 @@ func oneRequest(ctx context.Context, s *site, r *Report) error {
 	what := fmt.Sprintf("a client that sends %d times, breaker and budget off", layerTries)
 	t.add(what, fmt.Sprint(calls), fmt.Sprint(layerTries*layerTries))
 	r.Tables = append(r.Tables, t)
-	r.Notes = append(r.Notes,
-		"The document: 3 layers that all make 4 tries turn one click into 64 calls. Here one layer retries below the client.")
 	r.atMost(what+": calls", layerTries*layerTries, calls)
 	return nil
 }
@@ -111,8 +118,8 @@ func (s *site) chargeCalls(ctx context.Context, cfg psp.Config) (int64, error) {
 }
 
 // outage puts the same open load on three clients at once, and tells their calls apart by their keys.
-func outage(ctx context.Context, s *site, plan outagePlan, r *Report) error {
-	n := int64(plan.requests)
+func (plan amplificationNumbers) outage(ctx context.Context, s *site, r *Report) error {
+	n := int64(plan.Requests)
 	ways := []struct {
 		name, prefix string
 		cfg          psp.Config
@@ -132,7 +139,7 @@ func outage(ctx context.Context, s *site, plan outagePlan, r *Report) error {
 				return
 			}
 			defer c.Close()
-			loads[i], errs[i] = charge(ctx, c, w.prefix, plan.requests, everyOf(plan.perSecond), 10*time.Second)
+			loads[i], errs[i] = charge(ctx, c, w.prefix, plan.Requests, everyOf(plan.PerSecond), 10*time.Second)
 		})
 	}
 	all.Wait()
@@ -143,7 +150,7 @@ func outage(ctx context.Context, s *site, plan outagePlan, r *Report) error {
 	if err != nil {
 		return err
 	}
-	t := Table{Title: fmt.Sprintf("An outage of %d s at %d requests/s", plan.requests/plan.perSecond, plan.perSecond),
+	t := Table{Title: fmt.Sprintf("An outage of %d s at %d requests/s", plan.Requests/plan.PerSecond, plan.PerSecond),
 		Columns: []string{"", "requests", "calls at the PSP", "calls per request"}}
 	for i, w := range ways {
 		var calls int64

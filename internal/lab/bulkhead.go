@@ -14,32 +14,44 @@ import (
 	"chargeonce/internal/rig"
 )
 
-var bulkheadExperiment = Experiment{
+var bulkheadExperiment = with(Experiment{
 	Name:  "bulkhead",
-	Title: "A PSP that hangs, with every slot taken: reads, webhooks and reconciliation go on",
-	Shows: `Purchases wait for a PSP that hangs, as many as there are slots, and the next one is told OVERLOADED at once. They hold a
-slot each and nothing else: no connection of the database, of which this server has fewer than slots. So whatever needs no slot
-works as on any other day. Once the PSP is well again, each purchase is charged once.`,
+	Title: "A dependency that hangs: what the other one's calls see, without and with slots of its own; and a PSP that hangs, with every slot taken",
+	Shows: `Where calls to all dependencies share one pool, the one that hangs takes every place in it, and calls to the other one,
+which is well, are turned away. With slots of its own each dependency can only hold its own. So it is in the service: purchases
+wait for a PSP that hangs, as many as there are slots, and the next one is told OVERLOADED at once. They hold a slot each and
+nothing else: no connection of the database, of which this server has fewer than slots. So whatever needs no slot works as on any
+other day. Once the PSP is well again, each purchase is charged once.`,
 	Proof: true,
 	Bound: time.Minute,
-	Run:   runBulkhead,
+	Code:  []string{"internal/psp/bulkhead.go", "internal/payment/flow.go", "internal/lab/bulkheadpools.go"},
+}, bulkheadNumbers{Slots: 8, Connections: 4, Calls: 300, PerSecond: 100, Pool: 20, Timeout: time.Second},
+	bulkheadNumbers{Slots: 8, Connections: 4, Calls: 60, PerSecond: 60, Pool: 8, Timeout: 400 * time.Millisecond}, runBulkhead)
+
+// bulkheadNumbers are the server's, and those of two dependencies that share a pool or do not.
+type bulkheadNumbers struct {
+	Slots       int           `help:"Slots of the server for calls to the PSP, all of which are taken." max:"64"`
+	Connections int           `help:"Its database connections." min:"2" max:"64"`
+	Calls       int           `help:"Calls to each of two dependencies, one of which hangs." max:"10000"`
+	PerSecond   int           `help:"Calls per second to each."`
+	Pool        int           `help:"Places in the pool that both share, or that are split between them." min:"2" max:"1000"`
+	Timeout     time.Duration `help:"The time-out of these calls."`
 }
 
-// The server has fewer database connections than slots, and a mark and time-outs so late that the slots stay taken.
-const (
-	bulkheadSlots       = 8
-	bulkheadConnections = 4
-	bulkheadPatience    = 25 * time.Second
-)
+// bulkheadPatience is how long purchases wait: the server has a slow mark and time-outs so late that its slots stay taken.
+const bulkheadPatience = 25 * time.Second
 
-var bulkheadFlags = []string{
-	"--psp-slots", fmt.Sprint(bulkheadSlots), "--mysql-max-open", fmt.Sprint(bulkheadConnections),
-	"--psp-attempt-timeout", "20s", "--psp-slow", "20s", "--default-deadline", "30s", "--max-deadline", "30s",
+func (n bulkheadNumbers) flags() []string {
+	return []string{"--psp-slots", fmt.Sprint(n.Slots), "--mysql-max-open", fmt.Sprint(n.Connections),
+		"--psp-attempt-timeout", "20s", "--psp-slow", "20s", "--default-deadline", "30s", "--max-deadline", "30s"}
 }
 
-func runBulkhead(ctx context.Context, env Env, _ Options) (r Report, err error) {
+func runBulkhead(ctx context.Context, env Env, _ Options, n bulkheadNumbers) (r Report, err error) {
+	if err := n.pools(ctx, &r); err != nil {
+		return r, err
+	}
 	err = env.withService(ctx, func(s *site) (err error) {
-		at, err := s.rig.StartServer(ctx, "server", s.psp.sim, bulkheadFlags...)
+		at, err := s.rig.StartServer(ctx, "server", s.psp.sim, n.flags()...)
 		if err != nil {
 			return err
 		}
@@ -48,9 +60,9 @@ func runBulkhead(ctx context.Context, env Env, _ Options) (r Report, err error) 
 			return err
 		}
 		defer func() { err = errors.Join(err, reader.Close()) }()
-		b := &bulkheadRun{site: s, at: at, reader: reader, table: Table{
+		b := &bulkheadRun{site: s, slots: n.Slots, at: at, reader: reader, table: Table{
 			Title: fmt.Sprintf("With %d of %d slots taken by calls that hang, and %d database connections",
-				bulkheadSlots, bulkheadSlots, bulkheadConnections),
+				n.Slots, n.Slots, n.Connections),
 			Columns: []string{"", "what comes of it", "took"},
 		}}
 		if err := b.before(ctx); err != nil {
@@ -67,6 +79,7 @@ func runBulkhead(ctx context.Context, env Env, _ Options) (r Report, err error) 
 
 type bulkheadRun struct {
 	*site
+	slots  int
 	at     *rig.Server
 	reader *client.Client
 	table  Table
@@ -112,7 +125,7 @@ func (b *bulkheadRun) during(ctx context.Context, r *Report) error {
 	if err := b.psp.fresh(ctx, gatewaysim.Faults{Rules: []gatewaysim.Rule{{Fault: gatewaysim.Hang, Match: onCharges()}}}); err != nil {
 		return err
 	}
-	got := make([]told, bulkheadSlots)
+	got := make([]told, b.slots)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	bounded, cancel := context.WithTimeout(ctx, bulkheadPatience)
@@ -135,7 +148,7 @@ func (b *bulkheadRun) during(ctx context.Context, r *Report) error {
 	if err != nil {
 		return err
 	}
-	r.equal("slots still taken after all of it", bulkheadSlots, stats.Hung)
+	r.equal("slots still taken after all of it", int64(b.slots), stats.Hung)
 	if err := b.psp.setFaults(ctx, gatewaysim.Faults{}); err != nil {
 		return err
 	}
@@ -149,14 +162,14 @@ func (b *bulkheadRun) during(ctx context.Context, r *Report) error {
 			charged++
 		}
 	}
-	r.equal("purchases that waited and are charged in the end", bulkheadSlots, charged)
+	r.equal("purchases that waited and are charged in the end", int64(b.slots), charged)
 	return nil
 }
 
 func (b *bulkheadRun) allHang(ctx context.Context) func() (bool, error) {
 	return func() (bool, error) {
 		stats, err := b.psp.stats(ctx)
-		return stats.Hung == bulkheadSlots, err
+		return stats.Hung == int64(b.slots), err
 	}
 }
 

@@ -11,33 +11,47 @@ import (
 	"chargeonce/internal/idempotency"
 )
 
-var deadlineExperiment = Experiment{
+var deadlineExperiment = with(Experiment{
 	Name:  "deadline",
-	Title: "A client that asks 300 ms of a PSP that takes 2 s, over both faces",
-	Shows: `The client's deadline goes along to the server and on to the PSP, less a reserve for recording the outcome. So the
-answer is there when the client still listens, long before the PSP's: the outcome is unknown, and the key is free. The client
-that comes back with the same key is charged once, though the PSP was still at work on the first request.`,
+	Title: "Three services in a chain, with and without the deadline passed on; and a client that asks 300 ms of a PSP that takes 2 s",
+	Shows: `Without a deadline each service works by its own time-out, and so the chain works on for a client that has long gone.
+Cutting the work when the caller hangs up helps as far as the hanging up travels; a deadline that is passed on says in advance how
+much time is left, and a service that sees too little of it does not begin. Ours passes it on: the client's deadline goes to the
+server and on to the PSP, less a reserve for recording the outcome. So the answer is there when the client still listens, long
+before the PSP's: the outcome is unknown, and the key is free. The client that comes back with the same key is charged once,
+though the PSP was still at work on the first request.`,
 	Proof: true,
 	Bound: time.Minute,
-	Run:   runDeadline,
+	Code:  []string{"internal/server/deadline.go", "internal/psp/exchange.go", "internal/lab/deadlinechain.go"},
+}, deadlineNumbers{Deadline: 300 * time.Millisecond, PSP: 2 * time.Second, Requests: 20, Services: 3, Work: 100 * time.Millisecond,
+	Patience: 150 * time.Millisecond},
+	deadlineNumbers{Deadline: 300 * time.Millisecond, PSP: time.Second, Requests: 5, Services: 3, Work: 150 * time.Millisecond,
+		Patience: 250 * time.Millisecond}, runDeadline)
+
+// deadlineNumbers are the client and the PSP, and the chain.
+type deadlineNumbers struct {
+	Deadline time.Duration `help:"The client's deadline." min:"250ms" max:"30s"`
+	PSP      time.Duration `help:"How long the PSP takes."`
+	Requests int           `help:"Requests to the chain, all at once." max:"1000"`
+	Services int           `help:"Services in the chain." min:"2" max:"10"`
+	Work     time.Duration `help:"What each of them works before it asks the next."`
+	Patience time.Duration `help:"How long the client of the chain waits."`
 }
 
-const (
-	shortDeadline = 300 * time.Millisecond
-	slowPSP       = 2 * time.Second
-)
-
-func runDeadline(ctx context.Context, env Env, o Options) (r Report, err error) {
+func runDeadline(ctx context.Context, env Env, o Options, n deadlineNumbers) (r Report, err error) {
+	if err := n.chains(ctx, &r); err != nil {
+		return r, err
+	}
 	err = env.withService(ctx, func(s *site) error {
 		at, err := s.rig.StartServer(ctx, "server", s.psp.sim)
 		if err != nil {
 			return err
 		}
-		rest, err := s.deadlineOver(ctx, "REST", s.overREST(at), o.Seed)
+		rest, err := n.over(ctx, s, "REST", s.overREST(at), o.Seed)
 		if err != nil {
 			return err
 		}
-		grpc, err := s.deadlineOver(ctx, "gRPC", s.overGRPC(at), o.Seed)
+		grpc, err := n.over(ctx, s, "gRPC", s.overGRPC(at), o.Seed)
 		if err != nil {
 			return err
 		}
@@ -66,7 +80,7 @@ type deadlineRun struct {
 func (d deadlineRun) answered() time.Time { return d.first.began.Add(d.first.took) }
 
 func deadlineTable(runs ...deadlineRun) Table {
-	t := Table{Columns: []string{""}}
+	t := Table{Title: "The service, over both faces", Columns: []string{""}}
 	row := func(what string, cell func(deadlineRun) string) {
 		cells := []string{what}
 		for _, d := range runs {
@@ -90,7 +104,7 @@ func deadlineTable(runs ...deadlineRun) Table {
 // deadlineTries bounds how often a purchase is made anew when so little of its deadline was left that the PSP was never asked.
 const deadlineTries = 10
 
-func (s *site) deadlineOver(ctx context.Context, face string, cfg client.Config, seed uint64) (d deadlineRun, err error) {
+func (n deadlineNumbers) over(ctx context.Context, s *site, face string, cfg client.Config, seed uint64) (d deadlineRun, err error) {
 	c, err := client.New(cfg)
 	if err != nil {
 		return d, err
@@ -103,35 +117,35 @@ func (s *site) deadlineOver(ctx context.Context, face string, cfg client.Config,
 	if warm := payWith(ctx, c, newIntent("warm-up-"+face)); warm.err != nil || warm.payment == nil {
 		return d, fmt.Errorf("warm-up: %s: %w", warm, warm.err)
 	}
-	if err := s.psp.fresh(ctx, gatewaysim.Faults{Seed: seed, Latency: gatewaysim.Fixed(slowPSP)}); err != nil {
+	if err := s.psp.fresh(ctx, gatewaysim.Faults{Seed: seed, Latency: gatewaysim.Fixed(n.PSP)}); err != nil {
 		return d, err
 	}
-	for n := range deadlineTries {
-		intent := newIntent(fmt.Sprintf("deadline-%s-%d", face, n))
+	for try := range deadlineTries {
+		intent := newIntent(fmt.Sprintf("deadline-%s-%d", face, try))
 		d = deadlineRun{face: face, order: intent.Request.GetOrderId()}
-		asked, err := s.missDeadline(ctx, c, intent, &d)
+		asked, err := n.miss(ctx, s, c, intent, &d)
 		if asked || err != nil {
 			return d, err
 		}
 	}
-	return d, fmt.Errorf("%s: in none of %d purchases was the PSP asked within %s", face, deadlineTries, ms(shortDeadline))
+	return d, fmt.Errorf("%s: in none of %d purchases was the PSP asked within %s", face, deadlineTries, ms(n.Deadline))
 }
 
-// missDeadline makes one purchase, and comes back for it. asked is false when the PSP was not asked.
-func (s *site) missDeadline(ctx context.Context, c *client.Client, intent client.Intent, d *deadlineRun) (asked bool, err error) {
+// miss makes one purchase, and comes back for it. asked is false when the PSP was not asked.
+func (n deadlineNumbers) miss(ctx context.Context, s *site, c *client.Client, intent client.Intent, d *deadlineRun) (asked bool, err error) {
 	key, err := idempotency.ParseKey([]string{string(intent.Key)})
 	if err != nil {
 		return false, err
 	}
 	pspKey := idempotency.PSPKey(user, key)
-	short, cancel := context.WithTimeout(ctx, shortDeadline)
+	short, cancel := context.WithTimeout(ctx, n.Deadline)
 	defer cancel()
 	d.first = payWith(short, c, intent)
 	switch {
 	case d.first.err != nil:
 		return false, d.first.err
 	case d.first.payment != nil:
-		return false, fmt.Errorf("%s: charged within %s, by a PSP that takes %s", d.face, ms(shortDeadline), ms(slowPSP))
+		return false, fmt.Errorf("%s: charged within %s, by a PSP that takes %s", d.face, ms(n.Deadline), ms(n.PSP))
 	}
 	if _, asked, err = s.psp.firstPost(ctx, pspKey); !asked || err != nil {
 		return false, err

@@ -2,7 +2,11 @@ package lab
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestExperimentsKeepTheirBounds makes every experiment at its small size. Only what does not depend on time is demanded: counts,
@@ -24,6 +28,9 @@ func TestExperimentsKeepTheirBounds(t *testing.T) {
 			for _, c := range r.Missed(false) {
 				t.Error(c)
 			}
+			for _, plot := range r.Plots {
+				drawn(t, plot)
+			}
 			held := 0
 			for _, c := range r.Checks {
 				if !c.Timed {
@@ -34,5 +41,32 @@ func TestExperimentsKeepTheirBounds(t *testing.T) {
 				t.Errorf("%d checks that do not depend on time and %d tables: want some of both", held, len(r.Tables))
 			}
 		})
+	}
+}
+
+func TestExperimentsOfTheDocumentsInTheirOrder(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, e := range Documents() {
+		got = append(got, e.Name)
+	}
+	want := []string{"unknown-result", "double-click", "stale-holder", "retry-storm", "waves", "amplification", "breaker", "fallback",
+		"bulkhead", "consumer", "deadline", "phi", "membership", "slo"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEveryExperimentSaysWhatItExplains(t *testing.T) {
+	t.Parallel()
+	for _, e := range All() {
+		if e.Title == "" || e.Shows == "" || e.Bound <= 0 || !e.Ours && len(e.Code) == 0 {
+			t.Errorf("%s: its title is %q, it has %d files of code and a bound of %s, and shows: %s", e.Name, e.Title, len(e.Code), e.Bound, e.Shows)
+		}
+		for _, path := range e.Code {
+			if _, err := os.Stat(filepath.Join("..", "..", path)); err != nil {
+				t.Errorf("%s: %v", e.Name, err)
+			}
+		}
 	}
 }

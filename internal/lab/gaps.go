@@ -21,6 +21,7 @@ processes at once settle every key, find every charge, and raise no alarm while 
 is deleted by hand. As long as the key is there that made it, the row is written again; when the key is gone too, nobody can say
 whose charge that is, and a person is called (exit status 1).`,
 	Proof: true,
+	Ours:  true,
 	Bound: 4 * time.Minute,
 	Run:   runGaps,
 }

@@ -98,7 +98,7 @@ func (g *gaps) reconcileUntilQuiet(ctx context.Context, r *Report) error {
 		if err != nil || quiet && len(open) == 0 {
 			return true, err
 		}
-		return false, rest(ctx, roundPause)
+		return false, waitFor(ctx, roundPause)
 	})
 	if err != nil {
 		return err
@@ -115,18 +115,6 @@ func (g *gaps) reconcileUntilQuiet(ctx context.Context, r *Report) error {
 	r.atLeast("stuck keys that reconciliation ended", 1, int64(sum.charged+sum.refused+sum.abandoned))
 	r.equal("passes with another exit status than 0", 0, sum.alarms)
 	return nil
-}
-
-// rest waits, unless ctx ends first.
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // webhooksWaiting counts the events that the PSP has still to deliver, or gave up.

@@ -15,6 +15,7 @@ var healthySlowExperiment = Experiment{
 	Shows: `A breaker that counts slow calls must not take a slow PSP for a sick one. The mark stands above the p99, and it
 takes five slow calls in a row, or half of twenty, to open: with one call in six hundred past the mark, neither happens.`,
 	Proof: true,
+	Ours:  true,
 	Bound: 2 * time.Minute,
 	Run:   runHealthySlow,
 }

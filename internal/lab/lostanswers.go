@@ -21,6 +21,7 @@ var lostAnswersExperiment = Experiment{
 and the client's, on the same server or the other one, goes to the PSP under the same key, and so finds the charge that is
 there. However many requests it takes: one charge and one payment row for each purchase.`,
 	Proof: true,
+	Ours:  true,
 	Bound: 4 * time.Minute,
 	Run:   runLostAnswers,
 }

@@ -37,17 +37,17 @@ func (p *printer) report(r Report, o Options) {
 		p.say("\n")
 	}
 	for _, c := range r.Checks {
-		p.say("  %s  %s\n", word(c, o), c)
+		p.say("  %-4s  %s\n", word(c, o), c)
 	}
 }
 
-// word is the verdict on a check. At small size a bound on time binds nothing.
+// word is the verdict on a check, where a bound on time may bind nothing.
 func word(c Check, o Options) string {
 	switch {
 	case c.OK:
-		return "ok  "
-	case c.Timed && o.Small:
-		return "--  "
+		return "ok"
+	case c.Timed && !o.Timed:
+		return "--"
 	}
 	return "MISS"
 }

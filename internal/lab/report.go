@@ -9,6 +9,7 @@ import (
 // Report is what came of an experiment.
 type Report struct {
 	Tables []Table
+	Plots  []Plot
 	Checks []Check
 	// Notes are what a reader of the figures has to know, such as how late the load generator was.
 	Notes []string

@@ -27,23 +27,23 @@ func TestRunFailsOnAMissedBound(t *testing.T) {
 	tests := map[string]struct {
 		report Report
 		err    error
-		small  bool
+		timed  bool
 		want   error
 	}{
 		"kept":                       {report: kept},
 		"a count":                    {report: count, want: ErrMissed},
-		"a count, small":             {report: count, small: true, want: ErrMissed},
-		"a time":                     {report: timed, want: ErrMissed},
-		"a time, small":              {report: timed, small: true},
+		"a count, time binds":        {report: count, timed: true, want: ErrMissed},
+		"a time":                     {report: timed},
+		"a time that binds":          {report: timed, timed: true, want: ErrMissed},
 		"could not be made":          {err: errBroken, want: errBroken},
-		"could not be made, small":   {err: errBroken, small: true, want: errBroken},
 		"ended before its own bound": {err: context.DeadlineExceeded, want: context.DeadlineExceeded},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := Run(t.Context(), &out, Env{}, []Experiment{reporting("one", tt.report, tt.err)}, Options{Small: tt.small})
+			r := Runner{Out: &out, Options: Options{Timed: tt.timed}}
+			_, err := r.Run(t.Context(), []Experiment{reporting("one", tt.report, tt.err)})
 			if !errors.Is(err, tt.want) || (tt.want == nil) != (err == nil) {
 				t.Errorf("got %v, want %v\n%s", err, tt.want, &out)
 			}
@@ -54,11 +54,14 @@ func TestRunFailsOnAMissedBound(t *testing.T) {
 func TestRunGoesOnAfterAnExperimentThatCouldNotBeMade(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	err := Run(t.Context(), &out, Env{}, []Experiment{
+	results, err := Runner{Out: &out}.Run(t.Context(), []Experiment{
 		reporting("first", Report{}, errors.New("broken")), reporting("second", Report{Notes: []string{"made"}}, nil),
-	}, Options{})
+	})
 	if err == nil || !strings.Contains(err.Error(), "first: broken") || !strings.Contains(out.String(), "made\n") {
 		t.Errorf("%v\n%s", err, &out)
+	}
+	if len(results) != 2 || results[0].Err == nil || len(results[1].Report.Notes) != 1 {
+		t.Errorf("%+v", results)
 	}
 }
 
@@ -71,7 +74,7 @@ func TestRunStopsWhenItsContextEnds(t *testing.T) {
 		cancel()
 		return Report{}, nil
 	}}
-	err := Run(ctx, &bytes.Buffer{}, Env{}, []Experiment{e, e}, Options{})
+	_, err := Runner{Out: &bytes.Buffer{}}.Run(ctx, []Experiment{e, e})
 	if !errors.Is(err, context.Canceled) || made != 1 {
 		t.Errorf("%v after %d experiments", err, made)
 	}
@@ -107,14 +110,14 @@ A note.
   MISS  the release: 15.0 s after (want before)
 `
 	for _, tt := range []struct {
-		small bool
+		timed bool
 		word  string
-	}{{false, "MISS"}, {true, "--  "}} {
+	}{{true, "MISS"}, {false, "--  "}} {
 		var out bytes.Buffer
 		p := &printer{w: &out}
-		p.report(r, Options{Small: tt.small})
+		p.report(r, Options{Timed: tt.timed})
 		if diff := cmp.Diff(strings.Replace(want, "%s", tt.word, 1), out.String()); diff != "" || p.err != nil {
-			t.Errorf("small %v: %v\n%s", tt.small, p.err, diff)
+			t.Errorf("timed %v: %v\n%s", tt.timed, p.err, diff)
 		}
 	}
 }
@@ -123,7 +126,7 @@ func TestErrorOfTheWriterIsReturned(t *testing.T) {
 	t.Parallel()
 	errFull := errors.New("full")
 	w := writerFunc(func([]byte) (int, error) { return 0, errFull })
-	if err := Run(t.Context(), w, Env{}, []Experiment{reporting("one", Report{}, nil)}, Options{}); !errors.Is(err, errFull) {
+	if _, err := (Runner{Out: w}).Run(t.Context(), []Experiment{reporting("one", Report{}, nil)}); !errors.Is(err, errFull) {
 		t.Errorf("Run: %v", err)
 	}
 	if err := List(w); !errors.Is(err, errFull) {
@@ -146,7 +149,7 @@ func TestWrapBreaksBetweenWords(t *testing.T) {
 func TestProofIsMadeOfTheExperimentsThatBindTheService(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
-		"":             {"breaker", "healthy-slow", "amplification", "bulkhead", "deadline", "lost-answers", "gaps"},
+		"":             {"amplification", "breaker", "healthy-slow", "bulkhead", "deadline", "lost-answers", "gaps"},
 		"lost-answers": {"lost-answers"},
 		"timeout":      nil, // measures, and promises nothing
 		"nope":         nil,

@@ -15,12 +15,25 @@ import (
 	"chargeonce/internal/rig"
 )
 
-// Env is what experiments are made of.
+// Env is what experiments are made of, as far as they need it.
 type Env struct {
 	// ChargeOnce and GatewaySim are the binaries.
 	ChargeOnce, GatewaySim string
 	// DSN reaches a MySQL server on which databases may be made; empty means [rig.FindMySQL].
 	DSN string
+}
+
+// Check reports a binary that is not there. Experiments look for what they need themselves; this is for a run of many, to fail
+// before the first.
+func (e Env) Check() error {
+	return errors.Join(e.has("chargeonce", e.ChargeOnce), e.has("gateway-sim", e.GatewaySim))
+}
+
+func (Env) has(name, path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("there is no %s: %w; `make build` builds it, --%s names it", name, err, name)
+	}
+	return nil
 }
 
 // user is whose purchases the experiments are.
@@ -44,13 +57,16 @@ type site struct {
 // withPSP runs do on a site that has a PSP alone. simFlags are further flags of gateway-sim.
 func (e Env) withPSP(ctx context.Context, do func(*site) error, simFlags ...string) error {
 	return e.on(ctx, do, func(s *site) error {
-		return s.start(ctx, e, "none: no server is started", simFlags)
+		return s.start(ctx, e, "", simFlags)
 	})
 }
 
 // withService runs do on a site that has a PSP and a database with the schema; servers are for do to start.
 func (e Env) withService(ctx context.Context, do func(*site) error, simFlags ...string) error {
 	return e.on(ctx, do, func(s *site) (err error) {
+		if err := e.has("chargeonce", e.ChargeOnce); err != nil {
+			return err
+		}
 		server := e.DSN
 		if server == "" {
 			if server, err = rig.FindMySQL(ctx); err != nil {
@@ -89,6 +105,9 @@ func (e Env) on(ctx context.Context, do, build func(*site) error) (err error) {
 }
 
 func (s *site) start(ctx context.Context, e Env, dsn string, simFlags []string) (err error) {
+	if err := e.has("gateway-sim", e.GatewaySim); err != nil {
+		return err
+	}
 	s.rig, err = rig.New(rig.Config{ChargeOnce: e.ChargeOnce, GatewaySim: e.GatewaySim, DSN: dsn, Dir: s.dir})
 	if err != nil {
 		return err

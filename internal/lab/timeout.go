@@ -12,70 +12,56 @@ import (
 	"chargeonce/internal/psp"
 )
 
-// TimeoutMeasurement are the numbers of the experiment "timeout".
-type TimeoutMeasurement struct {
-	// Latency is the simulated PSP's distribution, as gateway-sim takes it: "lognormal p50 80ms p99.9 1.2s".
-	Latency string
-	// Calls are made, AtOnce of them at a time.
-	Calls, AtOnce int
-	// FalseRate is the share of healthy calls that may be cut, above 0 and below 1.
-	FalseRate float64
-}
-
-// DefaultTimeoutMeasurement has enough calls for ten to lie beyond the p99.9.
-func DefaultTimeoutMeasurement() TimeoutMeasurement {
-	return TimeoutMeasurement{Latency: "lognormal p50 80ms p99.9 1.2s", Calls: 10_000, AtOnce: 64, FalseRate: 0.001}
-}
-
-// timeoutShown is what the experiment shows, whatever its numbers.
-const timeoutShown = `A time-out is chosen by what it may cost: accept a share of calls, such as 0.1 %, that would have been answered and are
+var timeoutExperiment = with(Experiment{
+	Name:  "timeout",
+	Title: "How long the PSP takes, and the attempt time-out that an accepted rate of false time-outs implies",
+	Shows: `A time-out is chosen by what it may cost: accept a share of calls, such as 0.1 %, that would have been answered and are
 cut all the same. The time-out is then the latency that this share exceeds, as measured from where the calls are made, connecting
 included: for 0.1 % the p99.9. Shorter, and healthy calls are cut; longer, and each call to a PSP that hangs holds its caller for
-nothing.`
+nothing.`,
+	Ours:  true,
+	Bound: 5 * time.Minute,
+	Code:  []string{"internal/psp/config.go", "gateway-sim/latency.go"},
+}, timeoutFull, timeoutSmall, runTimeout)
 
-// Experiment is the measurement as one of the experiments. At small size it makes few calls.
-func (m TimeoutMeasurement) Experiment() Experiment {
-	return Experiment{
-		Name:  "timeout",
-		Title: "How long the PSP takes, and the attempt time-out that an accepted rate of false time-outs implies",
-		Shows: timeoutShown,
-		Bound: 5 * time.Minute,
-		Run: func(ctx context.Context, env Env, o Options) (Report, error) {
-			m := m
-			m.Calls = pick(o, m.Calls, min(m.Calls, 300))
-			return m.run(ctx, env, o)
-		},
-	}
+// timeoutNumbers are the PSP and the calls.
+type timeoutNumbers struct {
+	Latency   string  `help:"How long the simulated PSP takes: \"fixed 50ms\", \"uniform 10ms 100ms\" or \"lognormal p50 80ms p99.9 1.2s\"."`
+	Calls     int     `help:"Calls to measure." max:"200000"`
+	AtOnce    int     `help:"Calls under way at once." max:"256"`
+	FalseRate float64 `help:"Share of healthy calls that may be cut by the time-out."`
 }
 
-// The bounds of what a measurement may ask for, so that it ends.
-const (
-	maxMeasured = 200_000
-	maxAtOnce   = 256
+// timeoutFull has enough calls for ten to lie beyond the p99.9.
+var (
+	timeoutFull  = timeoutNumbers{Latency: "lognormal p50 80ms p99.9 1.2s", Calls: 10_000, AtOnce: 64, FalseRate: 0.001}
+	timeoutSmall = timeoutNumbers{Latency: timeoutFull.Latency, Calls: 300, AtOnce: 64, FalseRate: 0.001}
 )
 
-// measuringTimeout is the attempt time-out while the latency is measured: far beyond what is looked for.
-const measuringTimeout = 30 * time.Second
-
-func (m TimeoutMeasurement) validate() (gatewaysim.Latency, error) {
-	var l gatewaysim.Latency
-	switch {
-	case m.Calls < 1 || m.Calls > maxMeasured:
-		return l, fmt.Errorf("%d calls: want 1 to %d", m.Calls, maxMeasured)
-	case m.AtOnce < 1 || m.AtOnce > maxAtOnce:
-		return l, fmt.Errorf("%d at once: want 1 to %d", m.AtOnce, maxAtOnce)
-	case !(m.FalseRate > 0 && m.FalseRate < 1):
-		return l, fmt.Errorf("a false rate of %v: want more than 0 and less than 1", m.FalseRate)
+// Validate reports numbers that cannot be measured with.
+func (n timeoutNumbers) Validate() error {
+	if !(n.FalseRate > 0 && n.FalseRate < 1) {
+		return fmt.Errorf("--false-rate %v: want more than 0 and less than 1", n.FalseRate)
 	}
-	if err := l.UnmarshalText([]byte(m.Latency)); err != nil {
+	if _, err := n.latency(); err != nil {
+		return fmt.Errorf("--latency: %w", err)
+	}
+	return nil
+}
+
+func (n timeoutNumbers) latency() (l gatewaysim.Latency, err error) {
+	if err := l.UnmarshalText([]byte(n.Latency)); err != nil {
 		return l, err
 	}
 	return l, l.Validate()
 }
 
-// run measures with the service's own client, connections warmed as the service warms them.
-func (m TimeoutMeasurement) run(ctx context.Context, env Env, o Options) (r Report, err error) {
-	latency, err := m.validate()
+// measuringTimeout is the attempt time-out while the latency is measured: far beyond what is looked for.
+const measuringTimeout = 30 * time.Second
+
+// runTimeout measures with the service's own client, connections warmed as the service warms them.
+func runTimeout(ctx context.Context, env Env, o Options, m timeoutNumbers) (r Report, err error) {
+	latency, err := m.latency()
 	if err != nil {
 		return r, err
 	}
@@ -103,7 +89,7 @@ func (m TimeoutMeasurement) run(ctx context.Context, env Env, o Options) (r Repo
 	return r, nil
 }
 
-func (m TimeoutMeasurement) measure(ctx context.Context, c *psp.Client) ([]time.Duration, error) {
+func (m timeoutNumbers) measure(ctx context.Context, c *psp.Client) ([]time.Duration, error) {
 	var mu sync.Mutex
 	took := make([]time.Duration, 0, m.Calls)
 	err := crowd(ctx, m.Calls, m.AtOnce, func(ctx context.Context, i int) error {
@@ -122,7 +108,7 @@ func (m TimeoutMeasurement) measure(ctx context.Context, c *psp.Client) ([]time.
 }
 
 // report takes the latencies in order.
-func (m TimeoutMeasurement) report(r *Report, sorted []time.Duration) {
+func (m timeoutNumbers) report(r *Report, sorted []time.Duration) {
 	n := len(sorted)
 	t := Table{Title: fmt.Sprintf("%d calls, %d at once, PSP: %s", n, m.AtOnce, m.Latency),
 		Columns: []string{"", "latency", "95 % sure within", "calls beyond it"}}

@@ -22,7 +22,7 @@ func upTo(n int) []time.Duration {
 
 func TestTimeoutIsTheLatencyThatTheFalseRateExceeds(t *testing.T) {
 	t.Parallel()
-	m := TimeoutMeasurement{Latency: "uniform 1ms 10s", Calls: 10_000, AtOnce: 64, FalseRate: 0.002}
+	m := timeoutNumbers{Latency: "uniform 1ms 10s", Calls: 10_000, AtOnce: 64, FalseRate: 0.002}
 	var r Report
 	m.report(&r, upTo(10_000))
 	want := [][]string{
@@ -41,7 +41,7 @@ func TestTimeoutIsTheLatencyThatTheFalseRateExceeds(t *testing.T) {
 
 func TestTooFewCallsAreSaidToBeTooFew(t *testing.T) {
 	t.Parallel()
-	m := TimeoutMeasurement{Latency: "fixed 1ms", Calls: 100, AtOnce: 1, FalseRate: 0.001}
+	m := timeoutNumbers{Latency: "fixed 1ms", Calls: 100, AtOnce: 1, FalseRate: 0.001}
 	var r Report
 	m.report(&r, upTo(100))
 	if len(r.Notes) == 0 || !strings.HasPrefix(r.Notes[0], "Only 0.1 of these calls are expected beyond the time-out: make at least 10000") {
@@ -52,24 +52,20 @@ func TestTooFewCallsAreSaidToBeTooFew(t *testing.T) {
 	}
 }
 
-func TestMeasurementThatWouldNotEndIsRefused(t *testing.T) {
+func TestMeasurementThatCannotBeMadeIsRefused(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		change func(*TimeoutMeasurement)
+		change func(*timeoutNumbers)
 		says   string
 	}{
-		"no calls":        {func(m *TimeoutMeasurement) { m.Calls = 0 }, "0 calls"},
-		"too many calls":  {func(m *TimeoutMeasurement) { m.Calls = maxMeasured + 1 }, "200001 calls"},
-		"none at once":    {func(m *TimeoutMeasurement) { m.AtOnce = 0 }, "0 at once"},
-		"too many":        {func(m *TimeoutMeasurement) { m.AtOnce = maxAtOnce + 1 }, "257 at once"},
-		"no false rate":   {func(m *TimeoutMeasurement) { m.FalseRate = 0 }, "a false rate of 0"},
-		"all false":       {func(m *TimeoutMeasurement) { m.FalseRate = 1 }, "a false rate of 1"},
-		"no distribution": {func(m *TimeoutMeasurement) { m.Latency = "normal 1ms" }, `"normal 1ms"`},
+		"no false rate":   {func(n *timeoutNumbers) { n.FalseRate = 0 }, "--false-rate 0: want more than 0 and less than 1"},
+		"all false":       {func(n *timeoutNumbers) { n.FalseRate = 1 }, "--false-rate 1: want more than 0 and less than 1"},
+		"no distribution": {func(n *timeoutNumbers) { n.Latency = "normal 1ms" }, `--latency: `},
 	}
 	for name, tt := range tests {
-		m := DefaultTimeoutMeasurement()
-		tt.change(&m)
-		if _, err := m.run(t.Context(), Env{}, Options{}); err == nil || !strings.Contains(err.Error(), tt.says) {
+		n := timeoutFull
+		tt.change(&n)
+		if _, err := timeoutExperiment.Run(t.Context(), Env{}, Options{Numbers: n}); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %q", name, err, tt.says)
 		}
 	}

@@ -22,11 +22,11 @@ const (
 	WebhookSecret = "whsec_Zm9yIGRlbW9uc3RyYXRpb25zIG9ubHksIG5vIHNlY3JldA=="
 )
 
-// Config is what a [Rig] works with. Everything but Patience is required.
+// Config is what a [Rig] works with. GatewaySim and Dir are required.
 type Config struct {
 	// ChargeOnce and GatewaySim are the binaries.
 	ChargeOnce, GatewaySim string
-	// DSN is the service's database; see [NewDatabase].
+	// DSN is the service's database; see [NewDatabase]. A rig without ChargeOnce or without DSN runs the PSP alone.
 	DSN string
 	// Dir gets logs, address files and the PSP's file. It must exist.
 	Dir string
@@ -46,8 +46,8 @@ type Rig struct {
 
 // New makes a rig that runs nothing yet.
 func New(cfg Config) (*Rig, error) {
-	if cfg.ChargeOnce == "" || cfg.GatewaySim == "" || cfg.DSN == "" || cfg.Dir == "" {
-		return nil, errors.New("rig: Config needs ChargeOnce, GatewaySim, DSN and Dir")
+	if cfg.GatewaySim == "" || cfg.Dir == "" {
+		return nil, errors.New("rig: Config needs GatewaySim and Dir")
 	}
 	if cfg.Patience == 0 {
 		cfg.Patience = 30 * time.Second
@@ -62,6 +62,9 @@ const requestTimeout = 5 * time.Second
 func newHTTPClient() *http.Client {
 	return &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 }
+
+// ErrNoService: the rig has no ChargeOnce or no DSN, and runs the PSP alone.
+var ErrNoService = errors.New("rig: Config needs ChargeOnce and DSN to run the service")
 
 // ErrClosed: the rig was cleaned up and starts nothing more.
 var ErrClosed = errors.New("rig: cleaned up")
@@ -96,6 +99,8 @@ func (r *Rig) Cleanup() error {
 // LogFile is where the process of that name logs.
 func (r *Rig) LogFile(name string) string { return filepath.Join(r.cfg.Dir, name+".log") }
 
+func (r *Rig) hasService() bool { return r.cfg.ChargeOnce != "" && r.cfg.DSN != "" }
+
 // env is the environment of chargeonce's commands: all that they need, and nothing of ours.
 func (r *Rig) env(pspURL string) []string {
 	return []string{
@@ -116,6 +121,9 @@ func (r *Rig) Command(ctx context.Context, psp *PSP, args ...string) (stdout str
 }
 
 func (r *Rig) command(ctx context.Context, psp *PSP, args ...string) (stdout, stderr string, code int, err error) {
+	if !r.hasService() {
+		return "", "", -1, ErrNoService
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Patience)
 	defer cancel()
 	name := "chargeonce " + strings.Join(args, " ")

@@ -215,3 +215,29 @@ func TestFindMySQLSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("got %v, want what to do", err)
 	}
 }
+
+func TestRigWithoutDatabaseRunsThePSPAlone(t *testing.T) {
+	t.Parallel()
+	r, err := rig.New(rig.Config{GatewaySim: filepath.Join(binaries, "gateway-sim"), Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	})
+	psp, err := r.StartPSP(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := psp.Stats(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.StartServer(t.Context(), "server", psp.PSP); !errors.Is(err, rig.ErrNoService) {
+		t.Errorf("a server: %v", err)
+	}
+	if err := r.Migrate(t.Context()); !errors.Is(err, rig.ErrNoService) {
+		t.Errorf("a command: %v", err)
+	}
+}

@@ -55,6 +55,9 @@ func (s *Server) URL() string { return "http://" + s.REST }
 func (s *Server) WebhookURL() string { return s.URL() + "/webhooks/psp" }
 
 func (s *Server) start(ctx context.Context) error {
+	if !s.rig.hasService() {
+		return ErrNoService
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.rig.cfg.Patience)
 	defer cancel()
 	addrFile := filepath.Join(s.rig.cfg.Dir, s.Name+".addr")
