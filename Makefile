@@ -28,7 +28,7 @@ down: ## End what `make up` started
 .PHONY: test
 test: ## Run all tests, with the race detector, on a MySQL that it starts
 	@deploy/mysql/with go test -race -timeout 10m ./...
-	@go test -C internal/tools ./...
+	@go test -C internal/tools -count=1 ./... # anew each time: what they read lies outside their module, and Go would not see that it changed
 
 .PHONY: proof
 proof: build ## Hold the service to its bounds under hang, outage and lost answers; prints the figures
@@ -43,6 +43,10 @@ bench: build ## Measure payments per second, latency and CPU beside the bare SQL
 	@MYSQL_DSN= CHARGEONCE_MYSQL_DIR=$(CURDIR)/.local/mysql-bench CHARGEONCE_MYSQL_PORT=3317 CHARGEONCE_MYSQL_BUFFER_POOL=4G \
 	  deploy/mysql/with bin/lab bench $(BENCH)
 
+.PHONY: lab
+lab: build ## Make every experiment of the documents, and a page of them: lab.html (some minutes)
+	@deploy/mysql/with bin/lab run all --html lab.html
+
 .PHONY: build
 build: ## Build the programs into bin/
 	@CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -54,14 +58,16 @@ lint: ## Check the code and the contract
 	@cd internal/tools && $(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: ## Check what deploys it: Compose, Kubernetes, load balancer, telemetry, the workflow
+verify: ## Check what deploys it: Compose, Kubernetes, load balancer, telemetry, alerts, the workflow
 	@go run -C internal/tools ./checkdeploy
 	@$(ACTIONLINT)
-	@$(PROMTOOL) check config deploy/prometheus/prometheus.yml
+	@$(PROMTOOL) check config deploy/prometheus/prometheus.yml # and the rules that it names
+	@$(PROMTOOL) test rules deploy/prometheus/tests/*.yml
 
 .PHONY: generate
-generate: ## Make the Go, gRPC, gateway and OpenAPI files from the .proto files
+generate: ## Make the Go, gRPC, gateway and OpenAPI files from the .proto files, and the dashboard
 	@go run -C internal/tools ./generate
+	@go run -C internal/tools ./dashboard
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (30s)

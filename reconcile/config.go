@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 
 	"chargeonce/internal/idempotency"
@@ -158,6 +159,7 @@ type Reconciler struct {
 	flow    *payment.Flow
 	log     *slog.Logger
 	metrics metrics
+	tracer  trace.Tracer
 }
 
 // New checks the configuration, applies the defaults and returns the reconciler.
@@ -166,7 +168,7 @@ func New(c Config) (*Reconciler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(otel.Meter("chargeonce/reconcile"))
+	m, err := newMetrics(otel.Meter(scope))
 	if err != nil {
 		return nil, fmt.Errorf("reconcile: metrics: %w", err)
 	}
@@ -179,5 +181,6 @@ func New(c Config) (*Reconciler, error) {
 		flow:    payment.NewFlow(c.DB, g, c.Renderer, timing, c.Logger),
 		log:     c.Logger,
 		metrics: m,
+		tracer:  otel.Tracer(scope),
 	}, nil
 }

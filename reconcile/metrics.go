@@ -9,29 +9,23 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// metrics are written once, at the end of each pass that is no dry run. Every label has a handful of values.
+// metrics are written once, at the end of each pass that is no dry run. Every label has a handful of values. How things stand, and not what
+// this process did, is told by [Watch].
 type metrics struct {
-	passes      metric.Int64Counter
-	duration    metric.Float64Histogram
-	outcomes    metric.Int64Counter
-	oldest      metric.Float64Gauge
-	needsPerson metric.Int64Gauge
+	passes   metric.Int64Counter
+	duration metric.Float64Histogram
+	outcomes metric.Int64Counter
 }
 
 func newMetrics(meter metric.Meter) (metrics, error) {
-	passes, err1 := meter.Int64Counter("chargeonce.reconcile.passes",
+	passes, err1 := meter.Int64Counter("chargeonce.reconcile.passes", metric.WithUnit("{pass}"),
 		metric.WithDescription("Passes, by how they ended: clean, needs_person or could_not_run."))
 	duration, err2 := meter.Float64Histogram("chargeonce.reconcile.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long a pass took."),
 		metric.WithExplicitBucketBoundaries(0.1, 0.5, 1, 5, 10, 30, 60, 300, 600))
-	outcomes, err3 := meter.Int64Counter("chargeonce.reconcile.outcomes",
+	outcomes, err3 := meter.Int64Counter("chargeonce.reconcile.outcomes", metric.WithUnit("{item}"),
 		metric.WithDescription("What passes dealt with, by phase (stuck, pending, statement, inbox, purge) and outcome."))
-	oldest, err4 := meter.Float64Gauge("chargeonce.reconcile.oldest_stuck", metric.WithUnit("s"),
-		metric.WithDescription("Age of the oldest last attempt among the stuck keys that the last pass saw; 0 when it saw none."))
-	needsPerson, err5 := meter.Int64Gauge("chargeonce.reconcile.needs_person",
-		metric.WithDescription("What needed a person at the end of the last pass: parked, dead_event, charged_after_refusal or finding."))
-	return metrics{passes: passes, duration: duration, outcomes: outcomes, oldest: oldest, needsPerson: needsPerson},
-		errors.Join(err1, err2, err3, err4, err5)
+	return metrics{passes: passes, duration: duration, outcomes: outcomes}, errors.Join(err1, err2, err3)
 }
 
 // outcome is one count of a report.
@@ -54,21 +48,12 @@ func (r Report) outcomes() []outcome {
 
 // record writes what a pass did. failed says that it ended with an error.
 func (m metrics) record(ctx context.Context, r Report, failed bool) {
-	m.passes.Add(ctx, 1, label("result", result(r, failed)))
+	m.passes.Add(ctx, 1, withLabel("outcome", result(r, failed)))
 	m.duration.Record(ctx, (time.Duration(r.DurationMS) * time.Millisecond).Seconds())
 	for _, o := range r.outcomes() {
 		if o.n > 0 {
 			m.outcomes.Add(ctx, int64(o.n), metric.WithAttributes(attribute.String("phase", o.phase), attribute.String("outcome", o.name)))
 		}
-	}
-	if failed {
-		return // what it did not get to count is not zero
-	}
-	m.oldest.Record(ctx, (time.Duration(r.Stuck.OldestMS) * time.Millisecond).Seconds())
-	for what, n := range map[string]int{
-		"parked": r.Parked, "dead_event": r.Events.Dead, "charged_after_refusal": r.Events.ChargedAfterRefusal, "finding": r.Found,
-	} {
-		m.needsPerson.Record(ctx, int64(n), label("what", what))
 	}
 }
 
@@ -84,6 +69,6 @@ func result(r Report, failed bool) string {
 	return "could_not_run"
 }
 
-func label(key, value string) metric.MeasurementOption {
+func withLabel(key, value string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String(key, value))
 }

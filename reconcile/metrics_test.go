@@ -55,8 +55,8 @@ func collected(t *testing.T, reader *sdkmetric.ManualReader) []string {
 	return lines
 }
 
-// What passes did adds up; what needs a person, and the oldest stuck key, are as the last whole pass saw them.
-func TestMetricsTellOutcomesAgeAndWhatNeedsAPerson(t *testing.T) {
+// What passes did adds up.
+func TestMetricsTellWhatPassesDid(t *testing.T) {
 	t.Parallel()
 	reader := sdkmetric.NewManualReader()
 	m, err := newMetrics(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"))
@@ -78,34 +78,12 @@ func TestMetricsTellOutcomesAgeAndWhatNeedsAPerson(t *testing.T) {
 	m.record(t.Context(), Report{Stuck: Stuck{OldestMS: 2000}}, false)
 	want := []string{
 		"duration{} 5",
-		"needs_person{charged_after_refusal} 0", "needs_person{dead_event} 0", "needs_person{finding} 0", "needs_person{parked} 0",
-		"oldest_stuck{} 2",
 		"outcomes{abandoned stuck} 3", "outcomes{applied inbox} 1", "outcomes{changed pending} 1", "outcomes{charged stuck} 2",
 		"outcomes{compacted purge} 2", "outcomes{died inbox} 3", "outcomes{events purge} 3", "outcomes{failed inbox} 2",
 		"outcomes{keys purge} 1", "outcomes{other stuck} 7", "outcomes{parked stuck} 4", "outcomes{raised statement} 2",
 		"outcomes{refused stuck} 2", "outcomes{still_pending pending} 2", "outcomes{too_young stuck} 5", "outcomes{unknown pending} 3",
 		"outcomes{unknown stuck} 6", "outcomes{written statement} 1",
 		"passes{clean} 1", "passes{could_not_run} 2", "passes{needs_person} 2",
-	}
-	if diff := cmp.Diff(want, collected(t, reader)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
-}
-
-// A pass that could not run says nothing about what waits for a person: the last figure stands.
-func TestPassThatFailedLeavesTheGaugesAsTheyWere(t *testing.T) {
-	t.Parallel()
-	reader := sdkmetric.NewManualReader()
-	m, err := newMetrics(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.record(t.Context(), Report{Stuck: Stuck{OldestMS: 3000}, Parked: 2, NeedsPerson: 2}, false)
-	m.record(t.Context(), Report{}, true)
-	want := []string{
-		"duration{} 2",
-		"needs_person{charged_after_refusal} 0", "needs_person{dead_event} 0", "needs_person{finding} 0", "needs_person{parked} 2",
-		"oldest_stuck{} 3", "passes{could_not_run} 1", "passes{needs_person} 1",
 	}
 	if diff := cmp.Diff(want, collected(t, reader)); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)

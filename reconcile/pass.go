@@ -57,6 +57,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("reconcile: mint an id: %w", err)
 	}
+	ctx, span := r.tracer.Start(ctx, "reconcile pass")
 	p := &pass{Reconciler: r, rep: Report{ID: "run_" + id.String(), DryRun: r.cfg.DryRun, Findings: []Finding{}}}
 	began := time.Now()
 	err = p.run(ctx)
@@ -69,6 +70,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Report, error) {
 	if !r.cfg.DryRun {
 		r.metrics.record(ctx, p.rep, err != nil)
 	}
+	endPass(span, p.rep, err)
 	if err != nil {
 		return p.rep, fmt.Errorf("reconcile: %w", err)
 	}

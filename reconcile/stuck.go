@@ -57,7 +57,9 @@ func (p *pass) settle(ctx context.Context, row idempotency.Record) error {
 		r.Stuck.OldestMS = max(r.Stuck.OldestMS, row.SinceAttempt.Milliseconds())
 	})
 	p.step(phaseStuck, now.Stuck.Seen, p.stuckTotal)
+	ctx, span := p.startKey(ctx, row)
 	settlement, err := p.settleOne(ctx, row)
+	endKey(span, settlement, err)
 	if err != nil {
 		if mysql.Away(ctx, p.cfg.DB, err) {
 			return err

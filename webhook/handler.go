@@ -90,24 +90,44 @@ func (h *Handler) Inbox() *Inbox { return h.inbox }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	ev, a := h.take(w, r)
+	h.tell(r, ev, a, time.Since(began))
+	if a.status != http.StatusOK {
+		h.write(w, r, a.status, "application/problem+json",
+			problem{Type: "about:blank", Title: http.StatusText(a.status), Status: a.status, Detail: a.detail})
+		return
+	}
+	h.write(w, r, http.StatusOK, "application/json", struct {
+		Result string `json:"result"`
+	}{a.outcome})
+}
+
+// answer is what a delivery is answered with. outcome is an [Outcome], or why it was refused; that goes to the metrics and the log
+// alone. err is for the log.
+type answer struct {
+	status  int
+	outcome string
+	detail  string
+	err     error
+}
+
+// take receives one delivery. The event is the zero one unless its signature held.
+func (h *Handler) take(w http.ResponseWriter, r *http.Request) (Event, answer) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		h.refuse(w, r, http.StatusRequestEntityTooLarge, "too_large", "The body is larger than 64 KiB.")
-		return
+		return Event{}, answer{http.StatusRequestEntityTooLarge, "too_large", "The body is larger than 64 KiB.", nil}
 	case err != nil:
-		h.refuse(w, r, http.StatusBadRequest, "cut", "The body could not be read.")
-		return
+		return Event{}, answer{http.StatusBadRequest, "cut", "The body could not be read.", err}
 	}
 	st, why := h.verifier.verify(r.Header, body)
 	if why != "" {
-		h.refuse(w, r, http.StatusUnauthorized, string(why), "The signature was not accepted.")
-		return
+		return Event{}, answer{http.StatusUnauthorized, string(why), "The signature was not accepted.", nil}
 	}
 	if len(st.id) > MaxID {
-		h.refuse(w, r, http.StatusBadRequest, "id", "The event's id is longer than 255 bytes.")
-		return
+		return Event{}, answer{http.StatusBadRequest, "id", "The event's id is longer than 255 bytes.", nil}
 	}
 	h.metrics.skewed(r.Context(), st.skew)
 
@@ -118,21 +138,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out, err := h.inbox.Receive(ctx, ev)
 	switch {
 	case err != nil && ours(err):
-		h.log.WarnContext(ctx, "webhook event not taken: the database was not to be had", "event_id", ev.ID, "error", err)
 		w.Header().Set("Retry-After", "1")
-		h.refuse(w, r, http.StatusServiceUnavailable, "unavailable", "The event could not be stored. Send it again.")
+		return ev, answer{http.StatusServiceUnavailable, "unavailable", "The event could not be stored. Send it again.", err}
 	case err != nil:
-		h.log.ErrorContext(ctx, "webhook event not taken", "event_id", ev.ID, "error", err)
-		h.refuse(w, r, http.StatusInternalServerError, "internal", "The event could not be stored. Send it again.")
+		return ev, answer{http.StatusInternalServerError, "internal", "The event could not be stored. Send it again.", err}
 	case out == OutcomeConflict:
-		h.log.ErrorContext(ctx, "webhook event refused: its id is known with another payload", "event_id", ev.ID, "type", ev.Type)
-		h.refuse(w, r, http.StatusConflict, string(out), "An event with this id and another payload was received before.")
-	default:
-		h.metrics.count(ctx, string(out))
-		h.write(w, r, http.StatusOK, "application/json", struct {
-			Result Outcome `json:"result"`
-		}{out})
+		return ev, answer{http.StatusConflict, string(out), "An event with this id and another payload was received before.", nil}
 	}
+	return ev, answer{status: http.StatusOK, outcome: string(out)}
 }
 
 // problem is an RFC 9457 body.
@@ -141,14 +154,6 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-}
-
-// refuse answers anything but a 2xx. reason goes to the metrics and the log alone.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, status int, reason, detail string) {
-	h.metrics.count(r.Context(), reason)
-	h.log.DebugContext(r.Context(), "webhook refused", "status", status, "reason", reason)
-	h.write(w, r, status, "application/problem+json",
-		problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail})
 }
 
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, mediaType string, body any) {

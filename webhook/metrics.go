@@ -18,12 +18,12 @@ type metrics struct {
 }
 
 func newMetrics(meter metric.Meter, in *Inbox) (metrics, error) {
-	deliveries, err1 := meter.Int64Counter("chargeonce.webhook.deliveries",
+	deliveries, err1 := meter.Int64Counter("chargeonce.webhook.deliveries", metric.WithUnit("{delivery}"),
 		metric.WithDescription("Deliveries of events, by what became of them: an outcome, or the reason of a refusal."))
 	skew, err2 := meter.Float64Histogram("chargeonce.webhook.skew", metric.WithUnit("s"),
 		metric.WithDescription("Our clock minus the time of accepted deliveries: positive when they are old."),
 		metric.WithExplicitBucketBoundaries(-300, -60, -10, -2, -0.5, 0.5, 2, 10, 60, 300))
-	_, err3 := meter.Int64ObservableGauge("chargeonce.webhook.inbox",
+	_, err3 := meter.Int64ObservableGauge("chargeonce.webhook.inbox", metric.WithUnit("{event}"),
 		metric.WithDescription("Events that wait to be tried again (failed), were set aside (dead), or tell of a charge after a refusal."),
 		metric.WithInt64Callback(func(ctx context.Context, o metric.Int64Observer) error {
 			ctx, cancel := context.WithTimeout(ctx, backlogTimeout)
@@ -43,8 +43,8 @@ func newMetrics(meter metric.Meter, in *Inbox) (metrics, error) {
 	return metrics{deliveries: deliveries, skew: skew}, errors.Join(err1, err2, err3)
 }
 
-func (m metrics) count(ctx context.Context, result string) {
-	m.deliveries.Add(ctx, 1, metric.WithAttributes(attribute.String("result", result)))
+func (m metrics) count(ctx context.Context, outcome string) {
+	m.deliveries.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
 func (m metrics) skewed(ctx context.Context, d time.Duration) { m.skew.Record(ctx, d.Seconds()) }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -28,14 +27,15 @@ type cli struct {
 	Webhooks  webhooksCmd  `cmd:"" help:"Look after the PSP's events."`
 	Migrate   migrateCmd   `cmd:"" help:"Bring the database's schema up or down."`
 	APIKey    apikeyCmd    `cmd:"" name:"apikey" help:"Make, list and revoke API keys."`
+	Doctor    doctorCmd    `cmd:"" help:"Check the configuration and what it names, and say what to fix. Exit status 0: nothing that fails; 1: something does; 2: it could not run."`
+	Probe     probeCmd     `cmd:"" help:"Get a URL and fail unless all is well: a health check for where there is no curl."`
 }
 
 // globals are the flags that every command has.
 type globals struct {
-	MySQLDSN telemetry.Secret `name:"mysql-dsn" env:"CHARGEONCE_MYSQL_DSN,MYSQL_DSN" placeholder:"user:password@tcp(host:port)/database" help:"The database."`
+	MySQL mysqlFlags `embed:"" prefix:"mysql-"`
 
-	LogLevel  slog.Level `default:"info" help:"debug, info, warn or error."`
-	LogFormat string     `default:"auto" enum:"auto,json,text" help:"auto is text on a terminal, else JSON."`
+	telemetryFlags
 }
 
 func main() {
@@ -61,22 +61,13 @@ func exitStatus(err error) int {
 	return 1
 }
 
-// telemetryGrace bounds how long the process stays to send its last telemetry.
-const telemetryGrace = 5 * time.Second
-
-func run(ctx context.Context, k *kong.Context, g *globals) (err error) {
-	tel, err := telemetry.Setup(ctx, telemetry.Config{
-		Service: "chargeonce", Log: telemetry.LogConfig{Level: g.LogLevel, Format: g.LogFormat},
-	})
+func run(ctx context.Context, k *kong.Context, g *globals) error {
+	tel, err := g.setup(ctx)
 	if err != nil {
 		return err
 	}
 	slog.SetDefault(tel.Log)
-	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), telemetryGrace)
-		defer cancel()
-		err = errors.Join(err, tel.Shutdown(last))
-	}()
+	defer flush(ctx, tel)
 	k.BindTo(ctx, (*context.Context)(nil))
 	return k.Run(g, tel)
 }

@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	"chargeonce/internal/mysql"
 	"chargeonce/internal/payment"
 	"chargeonce/internal/psp"
@@ -73,7 +75,7 @@ func (c reconcileRunCmd) run(ctx context.Context, g *globals, tel *telemetry.Tel
 		return err
 	}
 	defer provider.Close()
-	db, err := g.openDB(ctx, log, mysql.Options{MaxOpen: c.Concurrency + 4})
+	db, err := g.MySQL.open(ctx, log, mysql.Options{MaxOpen: c.Concurrency + 4})
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,11 @@ func (c reconcileRunCmd) run(ctx context.Context, g *globals, tel *telemetry.Tel
 		return err
 	}
 	if c.Every > 0 {
-		return c.loop(ctx, r, bar, tel.Metrics, log)
+		unwatch, err := reconcile.Watch(otel.Meter("chargeonce/reconcile"), db)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.loop(ctx, r, bar, tel.Metrics, log), unwatch())
 	}
 	rep, err := r.Pass(ctx)
 	bar.end()

@@ -56,7 +56,8 @@ func TestReconcileLoopServesMetricsUntilSIGTERM(t *testing.T) {
 		if closeErr := resp.Body.Close(); err != nil || closeErr != nil {
 			t.Fatal(err, closeErr)
 		}
-		return strings.Contains(string(text), `chargeonce_reconcile_passes_total{`) && strings.Contains(string(text), `result="clean"`)
+		return strings.Contains(string(text), `chargeonce_reconcile_passes_total{outcome="clean"}`) &&
+			strings.Contains(string(text), "chargeonce_reconcile_last_pass_timestamp_seconds ")
 	})
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

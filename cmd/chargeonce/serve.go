@@ -11,18 +11,24 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	"chargeonce/internal/mysql"
 	"chargeonce/internal/payment"
 	"chargeonce/internal/server"
 	"chargeonce/internal/telemetry"
 	"chargeonce/migrations"
+	"chargeonce/reconcile"
 )
 
 type serveCmd struct {
 	GRPCListen  string `name:"grpc-listen" default:"127.0.0.1:9090" help:"Address of the gRPC face; port 0 takes a free one."`
 	RESTListen  string `name:"rest-listen" default:"127.0.0.1:8080" help:"Address of the REST face."`
-	AdminListen string `name:"admin-listen" default:"127.0.0.1:9091" help:"Address of /metrics and /debug/pprof, which must not be reached from outside."`
+	AdminListen string `name:"admin-listen" default:"127.0.0.1:9091" help:"Address of /metrics, /debug/pprof and /admin/read-only: in clear, without a guard, so not to be reached from outside."`
 	AddrFile    string `placeholder:"FILE" help:"Write the addresses to this file, as JSON, once they are listened on."`
+
+	TLS      tlsFlags `embed:"" prefix:"tls-"`
+	ReadOnly bool     `help:"Start in read-only mode: no new payments and no events of the PSP's, both told to come again; reads and replays are served. PUT and DELETE /admin/read-only on the admin port switch it."`
 
 	Migrate  bool `help:"Bring the schema up first."`
 	MySQLMax int  `name:"mysql-max-open" default:"32" help:"Connections to the database at the most."`
@@ -40,29 +46,38 @@ type serveCmd struct {
 	OnePaymentPerOrder bool `help:"Refuse a second payment of a user's order under another key, while the first is under way and once it has succeeded."`
 	Coalesce           bool `help:"Claims and finishes that wait at the same time share a statement and a commit: more payments per second under load, the same promises."`
 
-	PageTokenKey     telemetry.Secret `placeholder:"KEY" help:"Authenticates page tokens; the same on all servers. Better set by CHARGEONCE_PAGE_TOKEN_KEY or --page-token-key-file."`
-	PageTokenKeyFile string           `placeholder:"FILE" help:"File that holds it."`
-
-	PSP     pspFlags     `embed:"" prefix:"psp-"`
-	Webhook webhookFlags `embed:"" prefix:"webhook-"`
+	PageToken pageTokenFlags `embed:"" prefix:"page-token-"`
+	PSP       pspFlags       `embed:"" prefix:"psp-"`
+	Webhook   webhookFlags   `embed:"" prefix:"webhook-"`
 }
 
 // Run serves until ctx ends, and then until what was begun has ended.
 func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry) (err error) {
 	log := tel.Log
-	pageKey, err := secret("page-token-key", c.PageTokenKey, c.PageTokenKeyFile)
+	pageKey, err := c.PageToken.key()
 	if err != nil {
 		return err
 	}
+	demoPageKey.warn(log, pageKey)
 	if pageKey == "" {
 		log.Warn("no page token key is set: a page token is good for this server alone, until it restarts. Set CHARGEONCE_PAGE_TOKEN_KEY.")
+	}
+	signing, err := c.Webhook.signing(log)
+	if err != nil {
+		return err
+	}
+	faces, err := c.TLS.certificates(log)
+	if err != nil {
+		return err
 	}
 	provider, err := c.PSP.client(log)
 	if err != nil {
 		return err
 	}
 	defer provider.Close()
-	db, err := g.openDB(ctx, log, mysql.Options{MaxOpen: c.MySQLMax})
+	log.InfoContext(ctx, "a PSP call that takes longer than the slow mark counts as failed: it must lie above the measured p99, which `chargeonce doctor` compares",
+		"slow_mark", c.PSP.slowMark())
+	db, err := g.MySQL.open(ctx, log, mysql.Options{MaxOpen: c.MySQLMax})
 	if err != nil {
 		return err
 	}
@@ -70,6 +85,11 @@ func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry)
 	if err := c.schema(ctx, db, log); err != nil {
 		return err
 	}
+	unwatch, err := reconcile.Watch(otel.Meter("chargeonce/reconcile"), db)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unwatch()) }()
 
 	flow := payment.NewFlow(db, provider, server.Renderer{}, payment.Timing{
 		StoreTimeout: c.FinishTimeout, Reserve: c.Reserve, LeaseMargin: c.LeaseMargin,
@@ -79,7 +99,7 @@ func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry)
 	if c.Coalesce {
 		flow.Coalesce()
 	}
-	events, err := c.Webhook.handler(db, flow, log)
+	events, err := c.Webhook.handler(signing, db, flow, log)
 	if err != nil {
 		return err
 	}
@@ -89,7 +109,7 @@ func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry)
 		DefaultDeadline: c.DefaultDeadline, MaxDeadline: c.MaxDeadline,
 		MaxInFlight: c.MaxInFlight, RateLimit: c.RateLimit, RateBurst: c.RateBurst,
 		DrainDelay: c.DrainDelay, DrainTimeout: c.MaxDeadline + 2*c.FinishTimeout + time.Second,
-		PageTokenKey: pageKey, Metrics: tel.Metrics, Webhook: events,
+		PageTokenKey: pageKey, Metrics: tel.Metrics, Webhook: events, TLS: faces, ReadOnly: c.ReadOnly,
 	})
 	if err != nil {
 		return err

@@ -27,23 +27,28 @@ type webhookFlags struct {
 	Tolerance   time.Duration      `default:"5m" help:"How far the time of a delivery may lie from now, before or after."`
 }
 
-// demoWebhookSecret is the simulator's public secret, whose signatures prove nothing.
-const demoWebhookSecret = "whsec_Zm9yIGRlbW9uc3RyYXRpb25zIG9ubHksIG5vIHNlY3JldA=="
-
-// handler serves POST /webhooks/psp; nil when no secret is set, since then nobody can be believed.
-func (f webhookFlags) handler(db *sql.DB, flow *payment.Flow, log *slog.Logger) (http.Handler, error) {
+// signing returns the secrets, and says in the log what is wrong with having none, or these.
+func (f webhookFlags) signing(log *slog.Logger) ([]telemetry.Secret, error) {
 	secrets, err := f.secrets()
 	if err != nil {
 		return nil, err
 	}
 	if len(secrets) == 0 {
 		log.Warn("no webhook secret is set: the PSP's events are not received. Set CHARGEONCE_WEBHOOK_SECRETS.")
-		return nil, nil
 	}
-	for _, s := range secrets {
-		if s.Reveal() == demoWebhookSecret {
-			log.Warn("THE DEMO WEBHOOK SECRET IS IN USE: everybody can sign with it. Set CHARGEONCE_WEBHOOK_SECRETS.")
+	for i, s := range secrets {
+		if err := webhook.CheckSecret(s); err != nil {
+			return nil, fmt.Errorf("webhook secret %d of %d: %w", i+1, len(secrets), err)
 		}
+		demoWebhookKey.warn(log, s)
+	}
+	return secrets, nil
+}
+
+// handler serves POST /webhooks/psp; nil when there is no secret, since then nobody can be believed.
+func (f webhookFlags) handler(secrets []telemetry.Secret, db *sql.DB, flow *payment.Flow, log *slog.Logger) (http.Handler, error) {
+	if len(secrets) == 0 {
+		return nil, nil
 	}
 	h, err := webhook.New(webhook.Config{DB: db, Flow: flow, Secrets: secrets, Tolerance: f.Tolerance, Logger: log})
 	if err != nil {

@@ -30,6 +30,7 @@ type FaultProxy struct {
 	faults []*Fault
 	conns  map[net.Conn]struct{}
 	closed bool
+	cut    bool
 }
 
 // FaultKind is what happens to a statement.
@@ -147,11 +148,11 @@ func (p *FaultProxy) close() {
 	p.wg.Wait()
 }
 
-// track makes close reach c. It reports false, and closes c, when the proxy is closed already.
+// track makes close and Cut reach c. It reports false, and closes c, when either was faster.
 func (p *FaultProxy) track(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || p.cut {
 		closeConn(c)
 		return false
 	}
@@ -164,6 +165,10 @@ func (p *FaultProxy) accept() {
 		client, err := p.ln.Accept()
 		if err != nil {
 			return // closed
+		}
+		if p.isCut() {
+			closeConn(client)
+			continue
 		}
 		server, err := p.dial()
 		if err != nil {

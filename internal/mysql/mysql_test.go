@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -292,7 +293,7 @@ func TestWaitTellsAServerThatIsDownFromOneThatRefuses(t *testing.T) {
 		if tc.name == "refuses" {
 			ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
 		}
-		if err := mysql.Wait(ctx, db); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if err := mysql.Wait(ctx, db, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v; want one that says %q", tc.name, err, tc.want)
 		}
 		cancel()

@@ -2,7 +2,7 @@
 package mysql
 
 import (
-	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -21,6 +21,9 @@ type Options struct {
 	// DialTimeout bounds connecting, IOTimeout one read or write on the wire (defaults 3 s and 15 s). Statements have
 	// contexts of their own, which are shorter; IOTimeout is what ends a connection whose peer is gone.
 	DialTimeout, IOTimeout time.Duration
+	// TLS gives the configuration of each new connection to a server of that name, in place of what the DSN's tls says; nil
+	// leaves it to the DSN. It is asked each time, so that a renewed certificate is used without a restart.
+	TLS func(serverName string) *tls.Config
 }
 
 // session is set on every connection; a DSN that asks for something else is refused.
@@ -80,6 +83,11 @@ func Config(dsn string, o Options) (*mysql.Config, error) {
 		cfg.WriteTimeout = or(o.IOTimeout, 15*time.Second)
 	}
 	cfg.Logger = &mysql.NopLogger{} // what it would print comes back as an error too
+	if o.TLS != nil {
+		if err := encrypt(cfg, o.TLS); err != nil {
+			return nil, err
+		}
+	}
 	return cfg, nil
 }
 
@@ -106,23 +114,6 @@ func OpenConfig(cfg *mysql.Config, o Options) (*sql.DB, error) {
 	// Renewed now and then so that a moved server is found; at a random age, so that pools do not reconnect in step.
 	db.SetConnMaxLifetime(5*time.Minute + rand.N(time.Minute))
 	return db, nil
-}
-
-// Wait pings until the database answers or ctx ends, and then returns the last error. The pauses grow to one second and
-// are jittered.
-func Wait(ctx context.Context, db *sql.DB) error {
-	for n := 0; ; n++ {
-		err := db.PingContext(ctx)
-		if err == nil {
-			return nil
-		}
-		if !Unavailable(err) {
-			return fmt.Errorf("mysql: %w", err) // a wrong password does not heal by waiting
-		}
-		if Pause(ctx, n, time.Second) != nil {
-			return fmt.Errorf("mysql: not reachable in time: %w", err)
-		}
-	}
 }
 
 func or[T comparable](v, def T) T {

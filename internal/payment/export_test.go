@@ -1,5 +1,10 @@
 package payment
 
+import (
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
 // Waiting counts those who wait for a key.
 func Waiting(f *Flow) int {
 	f.watches.mu.Lock()
@@ -13,3 +18,6 @@ func Waiting(f *Flow) int {
 
 // WaitingToFinish counts the finishes that wait for a worker.
 func WaitingToFinish(f *Flow) int { return f.together.queue.Len() }
+
+// Observe has the flow tell this meter and this tracer, in place of the global ones.
+func Observe(f *Flow, m metric.Meter, t trace.Tracer) { f.observe = newObserver(m, t) }

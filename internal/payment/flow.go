@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"google.golang.org/protobuf/proto"
 
 	"chargeonce/internal/idempotency"
@@ -71,6 +72,7 @@ type Flow struct {
 	// before the flow is used.
 	OnePaymentPerOrder bool
 
+	observe  *observer
 	together *together // nil: every finish by itself
 	running  sync.WaitGroup
 	watches  watches
@@ -80,7 +82,8 @@ type Flow struct {
 func NewFlow(db *sql.DB, p PSP, r Renderer, t Timing, log *slog.Logger) *Flow {
 	return &Flow{
 		db: db, keys: idempotency.NewStore(db), psp: p, render: r, timing: t.withDefaults(), log: log,
-		now: func() time.Time { return time.Now().UTC().Truncate(time.Millisecond) },
+		now:     func() time.Time { return time.Now().UTC().Truncate(time.Millisecond) },
+		observe: newObserver(otel.Meter(scope), otel.Tracer(scope)),
 	}
 }
 
@@ -117,6 +120,9 @@ type Purchase struct {
 	// Wait is how long to wait, within the deadline, for another request that works on the key, in place of an
 	// *idempotency.InProgressError at once.
 	Wait time.Duration
+	// Claimed, if set, is told the payment id of the key once that is known, whoever minted it: what a log line can name of a purchase
+	// without telling its key. It may be called more than once, and after the client has left.
+	Claimed func(paymentID string)
 }
 
 func (p Purchase) charge(l idempotency.Lease) psp.ChargeRequest {
@@ -140,7 +146,14 @@ func (p Purchase) charge(l idempotency.Lease) psp.ChargeRequest {
 func (f *Flow) Create(ctx context.Context, p Purchase) (Answer, error) {
 	f.running.Add(1)
 	defer f.running.Done()
+	ctx, span := f.observe.start(ctx, "purchase")
+	defer span.End()
+	answer, err := f.create(ctx, p)
+	tell(span, purchaseOutcome(answer, err), idempotency.Lease{})
+	return answer, err
+}
 
+func (f *Flow) create(ctx context.Context, p Purchase) (Answer, error) {
 	deadline, err := f.deadline(ctx)
 	if err != nil {
 		return Answer{}, err
@@ -179,11 +192,23 @@ func (f *Flow) deadline(ctx context.Context) (time.Time, error) {
 func (f *Flow) claim(ctx context.Context, p Purchase, deadline time.Time) (idempotency.Acquired, error) {
 	ctx, cancel := f.detached(ctx)
 	defer cancel()
-	return f.keys.Acquire(ctx, idempotency.Claim{
+	ctx, span := f.observe.start(ctx, "claim")
+	defer span.End()
+	got, err := f.keys.Acquire(ctx, idempotency.Claim{
 		UserID: p.UserID, Key: p.Key, RPC: p.RPC, Request: p.Request,
 		PaymentID: NewID(), OrderID: p.OrderID, Amount: p.Amount, Currency: p.Currency, OnePerOrder: f.OnePaymentPerOrder,
 		TTL: f.timing.lease(time.Until(deadline)),
 	})
+	f.observe.claimed(ctx, span, got, err)
+	if p.Claimed != nil {
+		switch {
+		case got.Record != nil:
+			p.Claimed(got.Record.PaymentID)
+		case err == nil:
+			p.Claimed(got.Lease.PaymentID)
+		}
+	}
+	return got, err
 }
 
 // charge holds neither a database connection nor a transaction while it waits for the PSP.
@@ -227,14 +252,21 @@ func forgotten(age time.Duration) psp.Result {
 
 // conclude ends a lease by what is known of the charge: final → finish, another purchase's charge → park, all else → release.
 func (f *Flow) conclude(ctx context.Context, l idempotency.Lease, res psp.Result) (Answer, error) {
-	switch {
-	case res.Kind.Final():
-		return f.finish(ctx, l, res)
-	case res.Kind == psp.Mismatch:
-		return f.park(ctx, l, mismatch(res))
+	if !res.Kind.Final() && res.Kind != psp.Mismatch {
+		f.release(ctx, l)
+		return Answer{}, undecided(res)
 	}
-	f.release(ctx, l)
-	return Answer{}, undecided(res)
+	ctx, span := f.observe.start(ctx, "finish")
+	defer span.End()
+	var answer Answer
+	var err error
+	if res.Kind == psp.Mismatch {
+		answer, err = f.park(ctx, l, mismatch(res))
+	} else {
+		answer, err = f.finish(ctx, l, res)
+	}
+	f.observe.finished(ctx, span, l, finishOutcome(res, answer, err))
+	return answer, err
 }
 
 // release gives the key back when nothing final is known, so that a retry goes in at once. A failure costs the client a wait
@@ -242,7 +274,11 @@ func (f *Flow) conclude(ctx context.Context, l idempotency.Lease, res psp.Result
 func (f *Flow) release(ctx context.Context, l idempotency.Lease) {
 	ctx, cancel := f.detached(ctx)
 	defer cancel()
-	if err := f.keys.Release(ctx, l); err != nil {
+	ctx, span := f.observe.start(ctx, "release")
+	defer span.End()
+	err := f.keys.Release(ctx, l)
+	f.observe.finished(ctx, span, l, releaseOutcome(err))
+	if err != nil {
 		f.log.WarnContext(ctx, "the key could not be released; its lease ends by itself",
 			"key", l.Key.Hint(), "lease", l.Token, "error", err)
 	}

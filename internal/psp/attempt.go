@@ -9,7 +9,7 @@ import (
 
 // attempt makes one attempt at q, the nth of its series: breaker, bulkhead, exchange, verdict.
 func (c *Client) attempt(ctx context.Context, t *trip, q call, n int) verdict {
-	ctx, span := c.observe.startAttempt(ctx, q.op, n, c.breaker.current())
+	ctx, span := c.observe.startAttempt(ctx, q, n, c.breaker.current())
 	defer span.End()
 	v := c.guarded(ctx, t, q)
 	endAttempt(span, v)
@@ -43,6 +43,7 @@ func (c *Client) guarded(ctx context.Context, t *trip, q call) verdict {
 	slow := permit.failAfter(c.cfg.SlowAfter, func() { c.observe.slow(ctx, q.op) })
 	defer slow.Stop()
 	a := c.exchange(ctx, q)
+	answered(ctx, a)
 	v := classify(q, a)
 	permit.report(v.effect)
 	if v.answered && v.kind != StillWorking {

@@ -158,7 +158,7 @@ func withoutAnswer(a answer) verdict {
 
 // undocumented judges an answer that is on no row: a charge may exist. The status alone decides on retry and breaker.
 func undocumented(a answer, why error) verdict {
-	v := verdict{kind: Unknown, retryAfter: a.retryAfter, reason: strconv.Itoa(a.status), err: fmt.Errorf("answered %d", a.status)}
+	v := verdict{kind: Unknown, retryAfter: a.retryAfter, reason: statusWord(a.status), err: fmt.Errorf("answered %d", a.status)}
 	switch {
 	case a.status == http.StatusRequestTimeout, a.status == http.StatusTooManyRequests:
 		v.retry = true
@@ -170,4 +170,12 @@ func undocumented(a answer, why error) verdict {
 		v.err = fmt.Errorf("%w: %w", v.err, why)
 	}
 	return v
+}
+
+// statusWord names a status in logs and metrics. One that is not registered could be any of a thousand.
+func statusWord(status int) string {
+	if http.StatusText(status) == "" {
+		return "unregistered_status"
+	}
+	return strconv.Itoa(status)
 }

@@ -200,3 +200,15 @@ func TestEveryAnswerIsJudgedByTheTable(t *testing.T) {
 		}
 	}
 }
+
+// The status is a label, so it may be one of few words, whatever answers.
+func TestAStatusThatIsNotRegisteredIsOneWord(t *testing.T) {
+	t.Parallel()
+	words := map[string]bool{}
+	for status := 100; status < 1000; status++ {
+		words[undocumented(answer{status: status}, nil).reason] = true
+	}
+	if len(words) > 70 || !words["unregistered_status"] || !words["503"] || words["599"] {
+		t.Errorf("%d words: %v", len(words), words)
+	}
+}

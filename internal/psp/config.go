@@ -20,8 +20,10 @@ type Config struct {
 	BaseURL string
 	// APIKey is sent as a bearer token.
 	APIKey telemetry.Secret
-	// TLS is used for an https BaseURL; nil means the system's roots.
-	TLS *tls.Config
+	// TLS gives the configuration of each new connection to an https BaseURL on that host, with a client certificate if the PSP
+	// wants one; nil means the system's roots and no certificate. It is asked each time, so that what was renewed is used without
+	// a restart.
+	TLS func(host string) *tls.Config
 	// Logger gets retries, give-ups and changes of the breaker's state. Default slog.Default().
 	Logger *slog.Logger
 

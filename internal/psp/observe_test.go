@@ -55,6 +55,10 @@ func collected(t *testing.T, reader *sdkmetric.ManualReader) []string {
 				for _, p := range d.DataPoints {
 					line(m.Name, p.Attributes, p.Value)
 				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					line(m.Name, p.Attributes, p.Value)
+				}
 			default:
 				t.Fatalf("%s is a %T", m.Name, m.Data)
 			}
@@ -97,7 +101,8 @@ func TestMetricsAndSpansTellWhatHappenedAndNeverTheKey(t *testing.T) {
 			"refusals{look_up breaker_open} 1",
 			"retries{503 charge} 1",
 			"retries{timeout charge} 1",
-			"retry_budget{} 82",
+			"retry_budget{} 8.2",
+			"slots.limit{} 64",
 			"slots.used{} 0",
 			"slow_calls{charge} 1",
 		}
@@ -120,15 +125,15 @@ func TestMetricsAndSpansTellWhatHappenedAndNeverTheKey(t *testing.T) {
 			got = append(got, text)
 		}
 		wantSpans := []string{
-			"psp charge payments charge 1 closed unknown 503",
-			"psp charge payments charge 2 closed unknown timeout",
-			"psp charge payments charge 3 closed declined",
-			"psp look_up payments look_up 1 closed declined",
+			"psp charge payments charge 1 closed POST psp.test 80 503 unknown 503",
+			"psp charge payments charge 2 closed POST psp.test 80 1 unknown timeout",
+			"psp charge payments charge 3 closed POST psp.test 80 2 402 declined",
+			"psp look_up payments look_up 1 closed GET psp.test 80 200 declined",
 		}
 		for range 5 {
-			wantSpans = append(wantSpans, "psp look_up payments look_up 1 closed unknown 500")
+			wantSpans = append(wantSpans, "psp look_up payments look_up 1 closed GET psp.test 80 500 unknown 500")
 		}
-		wantSpans = append(wantSpans, "psp look_up payments look_up 1 open not_sent breaker_open")
+		wantSpans = append(wantSpans, "psp look_up payments look_up 1 open GET psp.test 80 not_sent breaker_open")
 		if diff := cmp.Diff(wantSpans, got); diff != "" {
 			t.Errorf("want (-), got (+):\n%s", diff)
 		}

@@ -2,6 +2,7 @@ package psp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +16,12 @@ func newTransport(c Config) *http.Transport {
 	// HTTP/1.1 only. Over HTTP/2 one stalled connection would stall every call, and net/http sends a refused stream's request again.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	return &http.Transport{
+	dialer := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}
+	t := &http.Transport{
 		Protocols: &protocols,
 		// The way of the money is the one in the configuration, not one from HTTPS_PROXY, set for something else.
 		Proxy:               nil,
-		DialContext:         (&net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}).DialContext,
-		TLSClientConfig:     c.TLS.Clone(),
+		DialContext:         dialer.DialContext,
 		TLSHandshakeTimeout: c.DialTimeout,
 		// Every call may keep its connection. How many there are at once is bounded by the bulkhead; a bound here would be a
 		// second queue, without its rules.
@@ -30,6 +31,33 @@ func newTransport(c Config) *http.Transport {
 		MaxResponseHeaderBytes: maxBody,
 		DisableCompression:     true, // The bodies are small, and the bound on them holds for what is read.
 	}
+	if c.TLS != nil {
+		t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return handshake(ctx, conn, address, c)
+		}
+	}
+	return t
+}
+
+// handshake makes conn a TLS connection, with the configuration of this moment. http.Transport would keep that of its start.
+func handshake(ctx context.Context, conn net.Conn, address string, c Config) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	cfg := c.TLS(host)
+	cfg.NextProtos = []string{"http/1.1"}
+	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
+	defer cancel()
+	secure := tls.Client(conn, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
 }
 
 // Warm opens as many connections as there are slots, so that the first charges don't pay for their making. The error counts

@@ -210,7 +210,9 @@ func TestTLSIsSpokenAsConfiguredOverHTTP1(t *testing.T) {
 	t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	c := serverClient(t, server.URL, Config{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
+	c := serverClient(t, server.URL, Config{TLS: func(host string) *tls.Config {
+		return &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
+	}})
 	r := c.Charge(within(t, 20*time.Second), testRequest)
 	if r.Kind != Succeeded {
 		t.Fatalf("got %+v", r)

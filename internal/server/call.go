@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -25,11 +26,13 @@ type call struct {
 	keyHint  string
 	replayed bool
 	slot     *slot
+	// paymentID is the payment's that the request is about, once it is known. A purchase may learn it after its client has left.
+	paymentID atomic.Pointer[string]
 
-	// Of a request over REST: its headers as they came, since gRPC's own text values could not hold every byte that a header can,
-	// and the deadline that the face has worked out.
+	// deadline is the one that the caller wants, as its face has worked it out; zero for none.
+	deadline time.Time
+	// Of a request over REST: its headers as they came, since gRPC's own text values could not hold every byte that a header can.
 	keys, preferences []string
-	deadline          time.Time
 	// stored is the key's answer as REST sends it: byte for byte, every time.
 	stored *idempotency.Stored
 }
@@ -61,16 +64,4 @@ func idempotencyKeys(ctx context.Context) []string {
 		return c.keys
 	}
 	return metadata.ValueFromIncomingContext(ctx, "idempotency-key")
-}
-
-// askedDeadline returns the deadline that the caller wants, zero for none.
-func askedDeadline(ctx context.Context) time.Time {
-	if c := callOf(ctx); c.face == faceREST {
-		return c.deadline
-	}
-	d, ok := ctx.Deadline()
-	if !ok {
-		return time.Time{}
-	}
-	return d
 }

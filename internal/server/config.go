@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -22,11 +23,23 @@ type Config struct {
 	Log *slog.Logger
 
 	// GRPCListen, RESTListen and AdminListen are addresses to listen on; port 0 takes a free one. Default 127.0.0.1 and
-	// 9090, 8080, 9091. The admin port has /metrics, /debug/pprof and no guard: keep it inside.
+	// 9090, 8080, 9091. The admin port has /metrics, /debug/pprof and /admin/read-only, speaks in clear and has no guard: keep it
+	// inside.
 	GRPCListen, RESTListen, AdminListen string
+
+	// TLS gives the certificates of each new connection to gRPC and REST; nil: they speak in clear. With ClientCAs, a client must
+	// have a certificate of one of them to pay. The server sets the rest, and each call must return a configuration of its own.
+	TLS func() *tls.Config
+
+	// ReadOnly has the server start in read-only mode: no new purchases (UNAVAILABLE, before anything is claimed) and no events of
+	// the PSP's (503, so that they are sent again); reads and replays are served. PUT and DELETE /admin/read-only switch it.
+	ReadOnly bool
 
 	// DefaultDeadline is for a request that names none (default 10 s), MaxDeadline cuts one that is longer (default 30 s).
 	DefaultDeadline, MaxDeadline time.Duration
+	// ReadTimeout bounds reading a request over REST, header and body, and its header alone by half of that; and over both faces
+	// the handshakes of a connection. Default 10 s. Reading a message over gRPC is bounded by MaxDeadline.
+	ReadTimeout time.Duration
 	// MaxInFlight caps the requests that are being worked on, over both faces together (default 1024). One more is refused at
 	// once as OVERLOADED. Probes and webhooks are not counted.
 	MaxInFlight int
@@ -61,6 +74,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.AdminListen, "127.0.0.1:9091")
 	setDefault(&c.DefaultDeadline, 10*time.Second)
 	setDefault(&c.MaxDeadline, 30*time.Second)
+	setDefault(&c.ReadTimeout, 10*time.Second)
 	setDefault(&c.MaxInFlight, 1024)
 	setDefault(&c.DrainTimeout, c.MaxDeadline+10*time.Second)
 	if c.Log == nil {
@@ -71,7 +85,7 @@ func (c Config) withDefaults() (Config, error) {
 		value time.Duration
 	}{
 		{"DefaultDeadline", c.DefaultDeadline}, {"MaxDeadline", c.MaxDeadline},
-		{"DrainDelay", c.DrainDelay}, {"DrainTimeout", c.DrainTimeout},
+		{"ReadTimeout", c.ReadTimeout}, {"DrainDelay", c.DrainDelay}, {"DrainTimeout", c.DrainTimeout},
 	} {
 		if d.value < 0 {
 			return c, fmt.Errorf("server: %s: %v is negative", d.name, d.value)

@@ -26,7 +26,7 @@ func (s lateService) GetPayment(ctx context.Context, _ *paymentsv1.GetPaymentReq
 	if err := grpc.SetHeader(ctx, header); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(time.Until(askedDeadline(ctx)))
+	timer := time.NewTimer(time.Until(callOf(ctx).deadline))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -4,9 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
-	"go.opentelemetry.io/otel/metric/noop"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -22,9 +19,10 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.UnknownServiceHandler(noSuchMethod),
 		grpc.ForceServerCodecV2(newTolerantCodec()),
 		grpc.MaxRecvMsgSize(maxBody), // more is refused by the library itself, without a reason, as a malformed grpc-timeout is
-		grpc.StatsHandler(otelgrpc.NewServerHandler(
-			otelgrpc.WithMeterProvider(noop.NewMeterProvider()), otelgrpc.WithFilter(filters.Not(filters.HealthCheck())))),
-		grpc.ConnectionTimeout(10*time.Second),
+		tracedCalls(),
+		s.credentials(),
+		grpc.InTapHandle(s.limitReading),
+		grpc.ConnectionTimeout(s.cfg.ReadTimeout), // the handshakes
 		grpc.MaxConcurrentStreams(1000),
 		grpc.MaxHeaderListSize(16<<10),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -44,5 +42,5 @@ func (s *Server) newGRPC() *grpc.Server {
 
 // fromGRPC is where a call that came in over gRPC begins.
 func fromGRPC(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return next(withCall(ctx, &call{face: faceGRPC}), req)
+	return next(withCall(ctx, &call{face: faceGRPC, deadline: askedOverGRPC(ctx)}), req)
 }

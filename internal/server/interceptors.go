@@ -2,17 +2,12 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -53,74 +48,6 @@ func recoverPanic(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next gr
 	return next(ctx, req)
 }
 
-var durations = func() metric.Float64Histogram {
-	h, err := otel.Meter("chargeonce/server").Float64Histogram("chargeonce.request.duration",
-		metric.WithUnit("s"), metric.WithDescription("How long requests took, by method, face, code and reason."),
-		metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30))
-	if err != nil {
-		otel.Handle(fmt.Errorf("server: %w", err)) // the histogram that came with it measures nothing, and does no harm
-	}
-	return h
-}()
-
-// observe turns the error into a status and tells what came of the call.
-func (s *Server) observe(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	start := time.Now()
-	if callOf(ctx).face == faceGRPC {
-		if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
-			setHeader(ctx, s.log, mdTraceID, span.TraceID().String())
-		}
-	}
-	resp, err := next(ctx, req)
-	var p *problem
-	if err != nil {
-		p = classify(ctx, err)
-		err = p
-		if callOf(ctx).face == faceGRPC {
-			err = p.GRPCStatus().Err()
-		}
-	}
-	if !internalMethod(info.FullMethod) {
-		s.tell(ctx, info.FullMethod, p, time.Since(start))
-	}
-	return resp, err
-}
-
-// tell writes the request's log line. It shows neither the idempotency key nor the API key nor anything of the request's body.
-func (s *Server) tell(ctx context.Context, method string, p *problem, took time.Duration) {
-	c := callOf(ctx)
-	method = strings.TrimPrefix(method, "/"+paymentsv1.PaymentService_ServiceDesc.ServiceName+"/")
-	attrs := []slog.Attr{slog.String("method", method), slog.String("face", string(c.face))}
-	code, reason, level := codes.OK.String(), "", slog.LevelInfo
-	if p != nil {
-		code, reason = "", p.document().Reason // what REST alone can answer has no gRPC code
-		if c := p.GRPCStatus().Code(); c != codes.OK {
-			code = c.String()
-		}
-		attrs = append(attrs, slog.String("reason", reason))
-		if p.cause != nil {
-			attrs = append(attrs, slog.String("error", p.cause.Error()))
-		}
-		if p.reason == paymentsv1.Reason_INTERNAL {
-			level = slog.LevelError
-		}
-		var panicked *panicError
-		if errors.As(p, &panicked) {
-			attrs = append(attrs, slog.String("panic", fmt.Sprint(panicked.value)), slog.String("stack", string(panicked.stack)))
-		}
-	}
-	attrs = append(attrs, slog.String("code", code), slog.Float64("duration_ms", float64(took.Microseconds())/1000))
-	if c.userID != 0 {
-		attrs = append(attrs, slog.Int64("user_id", c.userID))
-	}
-	if c.keyHint != "" {
-		attrs = append(attrs, slog.String("key", c.keyHint), slog.Bool("replayed", c.replayed))
-	}
-	s.log.LogAttrs(ctx, level, "request", attrs...)
-	durations.Record(ctx, took.Seconds(), metric.WithAttributes(attribute.String("method", method),
-		attribute.String("face", string(c.face)), attribute.String("code", code), attribute.String("reason", reason)))
-}
-
 func (s *Server) limitLoad(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if internalMethod(info.FullMethod) {
 		return next(ctx, req) // an orchestrator that restarts a server because it is busy makes the others busier
@@ -135,7 +62,7 @@ func (s *Server) limitLoad(ctx context.Context, req any, info *grpc.UnaryServerI
 }
 
 func (s *Server) limitTime(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	ctx, cancel := context.WithDeadline(ctx, s.deadlines.at(time.Now(), askedDeadline(ctx)))
+	ctx, cancel := context.WithDeadline(ctx, s.deadlines.at(time.Now(), callOf(ctx).deadline))
 	defer cancel()
 	resp, err := next(ctx, req)
 	if err != nil {

@@ -92,17 +92,21 @@ func (p *problem) document() document {
 	}
 }
 
+// grpcCode is the problem's code over gRPC; OK for what REST alone can answer.
+func (p *problem) grpcCode() codes.Code {
+	switch {
+	case p.code != codes.OK:
+		return p.code
+	case p.stored != nil:
+		return codes.FailedPrecondition // of every error that is stored; one of a newer build has no row here
+	}
+	return p.row().code
+}
+
 // GRPCStatus says the problem over gRPC. Package status looks for this method.
 func (p *problem) GRPCStatus() *status.Status {
 	doc := p.document()
-	code := p.code
-	switch {
-	case code != codes.OK:
-	case p.stored != nil:
-		code = codes.FailedPrecondition // of every error that is stored; one of a newer build has no row here
-	default:
-		code = p.row().code
-	}
+	code := p.grpcCode()
 	info := &errdetails.ErrorInfo{Reason: doc.Reason, Domain: domain, Metadata: map[string]string{"next_action": doc.NextAction}}
 	for _, extra := range []struct{ name, value string }{{"decline_code", doc.DeclineCode}, {"payment_id", doc.PaymentID}} {
 		if extra.value != "" {

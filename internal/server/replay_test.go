@@ -310,7 +310,7 @@ func TestCase22HeadersKeepTheirNames(t *testing.T) {
 	for name := range got.Header {
 		names = append(names, name)
 	}
-	want := "Cache-Control Content-Length Content-Security-Policy Content-Type Date Location X-Content-Type-Options X-Trace-Id"
+	want := "Cache-Control Content-Length Content-Security-Policy Content-Type Date Location Referrer-Policy X-Content-Type-Options X-Trace-Id"
 	for _, name := range names {
 		if !strings.Contains(want, name) {
 			t.Errorf("header %s: %q", name, got.Header[name])

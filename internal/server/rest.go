@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -21,6 +19,9 @@ import (
 
 // maxBody is the most bytes that a request's body, or a gRPC message, may have. The rules allow less than 1 KiB.
 const maxBody = 64 << 10
+
+// webhookPath is where the PSP sends its events.
+const webhookPath = "/webhooks/psp"
 
 // routes is what the REST port serves.
 func (s *Server) routes(gateway http.Handler) http.Handler {
@@ -32,7 +33,7 @@ func (s *Server) routes(gateway http.Handler) http.Handler {
 	api("GET /payments", nil, &paymentsv1.ListPaymentsRequest{})
 	api("GET /payments/{id}", nil, &emptypb.Empty{})
 	if s.cfg.Webhook != nil {
-		mux.Handle("POST /webhooks/psp", s.cfg.Webhook)
+		mux.Handle("POST "+webhookPath, s.unlessReadOnly(s.cfg.Webhook))
 	}
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -40,20 +41,15 @@ func (s *Server) routes(gateway http.Handler) http.Handler {
 	mux.HandleFunc("GET /openapi.json", s.openapi)
 	mux.HandleFunc("GET /docs", s.docsPage)
 	mux.HandleFunc("GET /docs/{file}", s.docsFile)
-	return otelhttp.NewHandler(s.guard(s.routed(mux)), "REST",
-		otelhttp.WithMeterProvider(noop.NewMeterProvider()),
-		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/healthz" && r.URL.Path != "/readyz" }))
+	return traced(s.guard(s.routed(mux)))
 }
 
 // guard sets the headers that every response has, and turns a panic into an answer.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		h.Set("Cache-Control", "no-store")
+		secure(w, r)
 		if span := trace.SpanContextFromContext(r.Context()); span.HasTraceID() {
-			h.Set("X-Trace-Id", span.TraceID().String())
+			w.Header().Set("X-Trace-Id", span.TraceID().String())
 		}
 		defer func() {
 			v := recover()
@@ -73,6 +69,7 @@ func (s *Server) routed(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
 		if pattern != "" {
+			onRoute(r.Context(), pattern)
 			mux.ServeHTTP(w, r)
 			return
 		}
@@ -104,11 +101,15 @@ func (h *headerOnly) WriteHeader(int)             {}
 // body and query are what the request's body (nil: it has none) and query string are read as.
 func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
 		if s.load.full() { // limitLoad decides; this look is here so that nothing is read in vain
 			s.refuse(w, r, overloaded())
 			return
 		}
-		now := time.Now()
+		if s.lacksCertificate(r) {
+			s.refuse(w, r, errNoAuth)
+			return
+		}
 		timeout, asked, err := parseTimeout(r.Header.Values("Grpc-Timeout"))
 		if err != nil {
 			s.refuse(w, r, err)
@@ -116,9 +117,9 @@ func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handl
 		}
 		var want time.Time
 		if asked {
-			want = now.Add(timeout)
+			want = start.Add(timeout)
 		}
-		deadline := s.deadlines.at(now, want)
+		deadline := s.deadlines.at(start, want)
 		ctx, cancel := context.WithDeadline(r.Context(), deadline)
 		defer cancel()
 		who, err := s.auth.authenticate(ctx, r.Header.Values("Authorization"))
@@ -126,7 +127,7 @@ func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handl
 			err = s.rates.take(who.keyHash)
 		}
 		if err != nil {
-			s.refuse(w, r.WithContext(ctx), err)
+			s.refuseSince(start, w, r.WithContext(ctx), err)
 			return
 		}
 		sent, err := read(w, r, body)
@@ -134,7 +135,7 @@ func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handl
 			err = decodeQuery(r.URL.RawQuery, query)
 		}
 		if err != nil {
-			s.refuse(w, r, err)
+			s.refuseSince(start, w, r, err)
 			return
 		}
 		ctx = withCall(r.Context(), &call{
@@ -208,13 +209,18 @@ func isJSON(h http.Header) bool {
 
 // refuse answers with an error, and writes the request's log line unless observe has.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	s.refuseSince(time.Now(), w, r, err)
+}
+
+// refuseSince is refuse for a request that was worked on since start.
+func (s *Server) refuseSince(start time.Time, w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
 	var told *forwarded
 	if errors.As(err, &told) {
 		p = told.problem
 	} else {
 		p = classify(r.Context(), err)
-		s.tell(withCall(r.Context(), &call{face: faceREST}), routeOf(r), p, 0)
+		s.tell(withCall(r.Context(), &call{face: faceREST}), routeOf(r), p, time.Since(start))
 	}
 	body, err := p.body()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 )
@@ -24,7 +25,11 @@ type Server struct {
 	auth      *authenticator
 	rates     *rateLimits // nil: no limit
 	ready     *readiness
+	readOnly  *readOnly
 	service   *service
+	metrics   *metrics
+	// clientCerts: the routes of payments need a client certificate.
+	clientCerts bool
 
 	grpc        *grpc.Server
 	rest, admin *http.Server
@@ -38,14 +43,19 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	writable := newReadOnly(context.Background(), c.ReadOnly, c.Log)
 	s := &Server{
-		cfg: c, log: c.Log,
-		deadlines: deadlines{def: c.DefaultDeadline, max: c.MaxDeadline},
-		load:      &load{most: int64(c.MaxInFlight)},
-		auth:      newAuthenticator(c.DB),
-		rates:     newRateLimits(c.RateLimit, c.RateBurst),
-		ready:     newReadiness(c.DB, c.Log),
-		service:   &service{db: c.DB, flow: c.Flow, pages: newPages(c.PageTokenKey), log: c.Log},
+		cfg: c, log: c.Log, readOnly: writable,
+		deadlines:   deadlines{def: c.DefaultDeadline, max: c.MaxDeadline},
+		load:        &load{most: int64(c.MaxInFlight)},
+		auth:        newAuthenticator(c.DB),
+		rates:       newRateLimits(c.RateLimit, c.RateBurst),
+		ready:       newReadiness(c.DB, c.Log),
+		service:     &service{db: c.DB, flow: c.Flow, pages: newPages(c.PageTokenKey), log: c.Log, readOnly: writable},
+		clientCerts: c.TLS != nil && c.TLS().ClientCAs != nil,
+	}
+	if s.metrics, err = newMetrics(otel.Meter(scope), s.load, s.readOnly); err != nil {
+		return nil, err
 	}
 	s.grpc = s.newGRPC()
 	gateway, err := newGateway(context.Background(), direct{service: s.service, intercept: chain(s.interceptors())}, s.refuse)
@@ -56,11 +66,12 @@ func New(c Config) (*Server, error) {
 	// that. Nothing was done then, and a client that finds no next_action does what is safe: it treats it as retry_same_key.
 	s.rest = &http.Server{
 		Handler:           s.routes(gateway),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      10*time.Second + c.MaxDeadline + 2*answerGrace, // reading the body is part of it
+		ReadHeaderTimeout: c.ReadTimeout / 2,
+		ReadTimeout:       c.ReadTimeout,
+		WriteTimeout:      c.ReadTimeout + c.MaxDeadline + 2*answerGrace, // reading the body is part of it
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 250},
 		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug), // what clients do wrong on the wire
 	}
 	s.admin = &http.Server{
@@ -75,17 +86,21 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// adminRoutes is what the admin port serves: in clear, to whoever can reach it. So it listens on 127.0.0.1 unless told otherwise.
 func (s *Server) adminRoutes() http.Handler {
 	mux := http.NewServeMux()
 	if s.cfg.Metrics != nil {
 		mux.Handle("GET /metrics", s.cfg.Metrics)
 	}
+	// Here too, for probes that have no certificate.
 	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	s.readOnlyRoutes(mux)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
+	return http.NewCrossOriginProtection().Handler(mux) // a page in somebody's browser must not switch anything
 }
 
 // Addrs are the addresses that a server listens on, ports included.
@@ -134,7 +149,7 @@ func (s *Server) Addrs() Addrs {
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return named("gRPC", s.grpc.Serve(s.grpcLis)) })
-	g.Go(func() error { return named("REST", s.rest.Serve(s.restLis)) })
+	g.Go(func() error { return named("REST", s.serveREST()) })
 	g.Go(func() error { return named("admin", s.admin.Serve(s.adminLis)) })
 	g.Go(func() error {
 		s.ready.run(ctx)
@@ -171,7 +186,7 @@ func (s *Server) drain(ctx context.Context) error {
 	faces.Wait()
 	err := errors.Join(restErr, s.waitUnattended(ctx))
 
-	err = errors.Join(err, stopHTTP(ctx, s.admin))
+	err = errors.Join(err, stopHTTP(ctx, s.admin), s.metrics.close())
 	s.log.InfoContext(ctx, "stopped", "error", err)
 	return err
 }

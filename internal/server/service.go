@@ -20,6 +20,8 @@ type service struct {
 	flow  *payment.Flow
 	pages pages
 	log   *slog.Logger
+	// readOnly says whether new purchases are taken.
+	readOnly *readOnly
 	// unattended counts the purchases that go on though nobody waits for them any more.
 	unattended sync.WaitGroup
 }
@@ -32,14 +34,17 @@ func (s *service) CreatePayment(ctx context.Context, req *paymentsv1.CreatePayme
 		return nil, err
 	}
 	c.keyHint = key.Hint()
-	wait := s.wait(ctx)
-	answer, err := s.attended(ctx, func(ctx context.Context) (payment.Answer, error) {
-		return s.flow.Create(ctx, payment.Purchase{
-			UserID: c.userID, Key: key, RPC: paymentsv1.PaymentService_CreatePayment_FullMethodName, Request: req,
-			OrderID: req.GetOrderId(), Amount: req.GetAmount(), Currency: req.GetCurrency(),
-			PaymentMethod: req.GetPaymentMethod(), Description: req.GetDescription(), Wait: wait,
-		})
-	})
+	purchase := payment.Purchase{
+		UserID: c.userID, Key: key, RPC: paymentsv1.PaymentService_CreatePayment_FullMethodName, Request: req,
+		OrderID: req.GetOrderId(), Amount: req.GetAmount(), Currency: req.GetCurrency(),
+		PaymentMethod: req.GetPaymentMethod(), Description: req.GetDescription(), Wait: s.wait(ctx),
+		Claimed: func(paymentID string) { c.paymentID.Store(&paymentID) },
+	}
+	create := s.flow.Create
+	if s.readOnly.is.Load() {
+		create = s.replayOnly
+	}
+	answer, err := s.attended(ctx, func(ctx context.Context) (payment.Answer, error) { return create(ctx, purchase) })
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +112,12 @@ func (s *service) reply(ctx context.Context, a payment.Answer) (*paymentsv1.Paym
 
 // GetPayment reads one payment of the caller's.
 func (s *service) GetPayment(ctx context.Context, req *paymentsv1.GetPaymentRequest) (*paymentsv1.Payment, error) {
-	p, err := payment.Get(ctx, s.db, callOf(ctx).userID, req.GetId())
+	c := callOf(ctx)
+	p, err := payment.Get(ctx, s.db, c.userID, req.GetId())
 	if err != nil {
 		return nil, err
 	}
+	c.paymentID.Store(&p.ID)
 	return toProto(p), nil
 }
 

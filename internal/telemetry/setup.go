@@ -20,16 +20,18 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
-	"go.opentelemetry.io/otel/sdk/trace"
-	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// Config says what a process calls itself and how it logs.
+// Config says what a process calls itself, how it logs and where its spans go.
 type Config struct {
-	// Service is the service.name of its traces and metrics, such as "chargeonce".
+	// Service is the service.name of its traces and metrics, such as "chargeonce". OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+	// go before it.
 	Service string
 	// Log says where and how it logs.
 	Log LogConfig
+	// Traces says where its spans go.
+	Traces TraceConfig
 }
 
 // Telemetry is what [Setup] made.
@@ -41,26 +43,29 @@ type Telemetry struct {
 	shutdown []func(context.Context) error
 }
 
-// Setup makes the process's logger and sets the global OpenTelemetry providers and the W3C propagator. Spans get trace ids,
-// which logs and responses show, and are passed on to whoever is called; they are not exported.
+// Setup makes the process's logger and sets the global OpenTelemetry providers and the W3C propagator. Trace ids are made, shown by logs
+// and responses and passed on to whoever is called, whether or not spans are exported (see [TraceConfig]).
 func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 	log, err := NewLogger(c.Log)
 	if err != nil {
 		return nil, err
 	}
 	res, err := resource.New(ctx, resource.WithAttributes(
-		semconv.ServiceName(c.Service), semconv.ServiceVersion(Version())), resource.WithHost(), resource.WithProcessPID())
+		semconv.ServiceName(c.Service), semconv.ServiceVersion(Version())), resource.WithHost(), resource.WithProcessPID(), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: resource: %w", err)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: Prometheus exporter: %w", err)
 	}
 	meters := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(res))
-	tracers := trace.NewTracerProvider(trace.WithResource(res))
+	tracers, stopTracers, err := newTracers(ctx, c.Traces, res)
+	if err != nil {
+		return nil, err
+	}
 	otel.SetMeterProvider(meters)
 	otel.SetTracerProvider(tracers)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
@@ -70,7 +75,7 @@ func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 	return &Telemetry{
 		Log:      log,
 		Metrics:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}),
-		shutdown: []func(context.Context) error{tracers.Shutdown, meters.Shutdown},
+		shutdown: []func(context.Context) error{stopTracers, meters.Shutdown},
 	}, nil
 }
 

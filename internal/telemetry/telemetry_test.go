@@ -72,7 +72,7 @@ func TestSetup(t *testing.T) {
 	counter.Add(ctx, 3)
 	w := httptest.NewRecorder()
 	tel.Metrics.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-	for _, want := range []string{"chargeonce_test_events_total{", "go_goroutines", `service_name="test"`} {
+	for _, want := range []string{"chargeonce_test_events_total 3", "go_goroutines", `target_info{`, `service_name="test"`} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("/metrics has no %s:\n%s", want, w.Body)
 		}

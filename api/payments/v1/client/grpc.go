@@ -88,6 +88,7 @@ func (g *overGRPC) outgoing(ctx context.Context, pairs ...string) context.Contex
 	for i := 0; i+1 < len(pairs); i += 2 {
 		md.Set(pairs[i], pairs[i+1])
 	}
+	inject(ctx, func(name, value string) { md.Set(name, value) })
 	return metadata.NewOutgoingContext(ctx, md)
 }
 

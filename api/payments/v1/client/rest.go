@@ -136,6 +136,7 @@ func (r *overREST) read(ctx context.Context, u *url.URL, into proto.Message) *Er
 func (r *overREST) do(req *http.Request, into proto.Message) (*http.Response, *Error) {
 	req.Header.Set("Authorization", r.auth)
 	req.Header.Set("Accept", "application/json, application/problem+json")
+	inject(req.Context(), req.Header.Set)
 	if deadline, ok := req.Context().Deadline(); ok {
 		req.Header.Set("Grpc-Timeout", grpcTimeout(time.Until(deadline)))
 	}
