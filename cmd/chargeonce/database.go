@@ -53,7 +53,7 @@ func (f mysqlFlags) dsn() (telemetry.Secret, error) {
 	cfg, err := driver.ParseDSN(dsn.Reveal())
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("--mysql-dsn: %w", err)
+		return "", fmt.Errorf("--mysql-dsn: %w", mysql.ErrDSN) // the driver's own text may hold a part of the password
 	case cfg.Passwd != "":
 		return "", errors.New("--mysql-dsn names a password, and --mysql-password-file is set")
 	}

@@ -45,12 +45,15 @@ var session = map[string]string{
 	"innodb_lock_wait_timeout": "2",
 }
 
+// ErrDSN: the DSN is no DSN.
+var ErrDSN = errors.New("mysql: the DSN does not parse (expected user:password@tcp(host:port)/database)")
+
 // Config reads a DSN of github.com/go-sql-driver/mysql and completes it by the rules above. It refuses a DSN without a
 // database, one that sets a session variable of ours to another value, and multiStatements (one more way to inject).
 func Config(dsn string, o Options) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("mysql: the DSN does not parse (expected user:password@tcp(host:port)/database): %w", err)
+	if err != nil { // whose text may hold a part of the password, and is not shown
+		return nil, ErrDSN
 	}
 	if cfg.DBName == "" {
 		return nil, errors.New("mysql: the DSN names no database (expected user:password@tcp(host:port)/database)")

@@ -94,12 +94,15 @@ func TestTheCertificatesOfTheMomentAreUsed(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutTLSIsRefused(t *testing.T) {
+func TestTLSIsNotWeakenedByTheDSNNorByAnUnknownCA(t *testing.T) {
 	t.Parallel()
 	dsn := mysql.NewEmptyTestDB(t)
 	store := certstest.Open(t, certs.Files{CA: certstest.NewCA(t, "ours").File})
 	if _, err := mysql.Open(dsn+"?tls=skip-verify", mysql.Options{TLS: store.Client}); err == nil || !strings.Contains(err.Error(), "leave one of them out") {
 		t.Errorf("the DSN says otherwise: %v", err)
+	}
+	if _, err := mysql.Open(dsn+"?allowFallbackToPlaintext=true", mysql.Options{TLS: store.Client}); err == nil || !strings.Contains(err.Error(), "plaintext") {
+		t.Errorf("the DSN allows to do without: %v", err)
 	}
 	// The real server's certificate is of a CA of its own making.
 	if err := open(t, dsn, mysql.Options{TLS: store.Client}).PingContext(testCtx(t)); err == nil {
@@ -148,7 +151,11 @@ func TestWaitGoesOnUntilTheDatabaseComes(t *testing.T) {
 	came := make(chan error, 1)
 	go func() { came <- mysql.Wait(testCtx(t), db, slog.New(slog.NewTextHandler(&log, nil))) }()
 	for range 3 {
-		<-tried
+		select {
+		case <-tried:
+		case err := <-came:
+			t.Fatalf("it gave up: %v", err)
+		}
 	}
 	proxy.Mend()
 	select {

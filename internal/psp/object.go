@@ -29,6 +29,9 @@ func (o object) get(name string) json.RawMessage {
 	return nil
 }
 
+// maxMembers is far above what any object of the contract has. It keeps the look for a name that stands twice cheap.
+const maxMembers = 256
+
 // readObject reads exactly one JSON object, with nothing after it and no name twice. It splits the bytes by itself, once
 // encoding/json has found them valid: a Decoder's tokens cost six times as much, and an answer of the PSP is read per payment.
 func readObject(raw []byte) (object, error) {
@@ -45,6 +48,9 @@ func readObject(raw []byte) (object, error) {
 		name, err := unquote(s.value())
 		if err != nil {
 			return nil, err
+		}
+		if len(o) == maxMembers {
+			return nil, fmt.Errorf("more than %d members", maxMembers)
 		}
 		if o.get(name) != nil {
 			return nil, fmt.Errorf("member %q stands twice", name)

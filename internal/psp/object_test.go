@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
@@ -51,6 +52,9 @@ func FuzzReadObjectSplitsAsEncodingJSONDoes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		want, wantErr := membersByDecoder(raw)
+		if len(want) > maxMembers {
+			wantErr = errors.New("too many members")
+		}
 		o, err := readObject(raw)
 		if (err != nil) != (wantErr != nil) {
 			t.Fatalf("%q: %v, want %v", raw, err, wantErr)
@@ -66,6 +70,24 @@ func FuzzReadObjectSplitsAsEncodingJSONDoes(f *testing.F) {
 			t.Errorf("%q (-want +got):\n%s", raw, diff)
 		}
 	})
+}
+
+// An object as large as an answer may be, of nothing but names, is refused by their number: to compare each with all would take minutes.
+func TestAnObjectOfTooManyMembersIsRefused(t *testing.T) {
+	t.Parallel()
+	object := func(members int) []byte {
+		b := []byte("{")
+		for i := range members {
+			b = fmt.Appendf(b, `"%d":0,`, i)
+		}
+		return append(b[:len(b)-1], '}')
+	}
+	if o, err := readObject(object(maxMembers)); err != nil || len(o) != maxMembers {
+		t.Errorf("%d members, %v", len(o), err)
+	}
+	if _, err := readObject(object(maxPageBody / 8)); err == nil {
+		t.Error("no error")
+	}
 }
 
 func BenchmarkParseCharge(b *testing.B) {

@@ -263,6 +263,8 @@ func TestBadReadsAreRefused(t *testing.T) {
 		{"/payments/pay_01998a3e-7c1d-7f2a-8b3c-0123456789ab?id=x", 400, "REQUEST_INVALID", "id: there is no such field"},
 		{"/payments?page_size=-1", 400, "REQUEST_INVALID", "page_size: must be greater than or equal to 0"},
 		{"/payments?page_size=many", 400, "REQUEST_INVALID", "page_size: must be a whole number within 32 bits"},
+		{"/payments?page_size=1e1", 400, "REQUEST_INVALID", "page_size: must be a whole number within 32 bits"},
+		{"/payments?page_size=1.0", 400, "REQUEST_INVALID", "page_size: must be a whole number within 32 bits"},
 		{"/payments?page_size=2147483648", 400, "REQUEST_INVALID", "page_size: must be a whole number within 32 bits"},
 		{"/payments?page_size=1&page_size=2", 400, "REQUEST_INVALID", "page_size: stands more than once"},
 		{"/payments?page_size=1&pageSize=2", 400, "REQUEST_INVALID", "page_size: stands more than once"},

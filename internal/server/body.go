@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -48,18 +49,23 @@ func bodyFault(body []byte, m proto.Message) error {
 	return badJSON // members that are sound one by one make a sound whole; encoding/json takes some invalid UTF-8 more
 }
 
-// decodeQuery reads query parameters into m by the rules of [decodeBody].
+// decodeQuery reads query parameters into m by the rules of [decodeBody], except that a number is digits and a sign, and nothing else:
+// the gateway reads it so.
 func decodeQuery(query string, m proto.Message) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return invalid("The query string is malformed.")
 	}
+	fields := m.ProtoReflect().Descriptor().Fields()
 	var members []member
 	for name, list := range values {
 		for _, v := range list {
 			text, err := json.Marshal(v)
 			if err != nil {
 				return fmt.Errorf("server: query parameter: %w", err)
+			}
+			if f := fieldOf(fields, name); f != nil && f.Kind() != protoreflect.StringKind && !digits.MatchString(v) {
+				text = []byte("[]") // of the wrong kind for every field
 			}
 			members = append(members, member{name, text})
 		}
@@ -124,10 +130,7 @@ func faults(members []member, m proto.Message) []violation {
 	seen := map[protoreflect.FieldNumber]bool{}
 	var found []violation
 	for _, mem := range members {
-		f := fields.ByName(protoreflect.Name(mem.name))
-		if f == nil {
-			f = fields.ByJSONName(mem.name)
-		}
+		f := fieldOf(fields, mem.name)
 		switch {
 		case f == nil:
 			found = append(found, violation{showable(mem.name), unknownField})
@@ -144,6 +147,17 @@ func faults(members []member, m proto.Message) []violation {
 		}
 	}
 	return found
+}
+
+// digits is a number as a query has it.
+var digits = regexp.MustCompile(`^-?[0-9]+$`)
+
+// fieldOf finds a field by either of protobuf's spellings; nil if there is none.
+func fieldOf(fields protoreflect.FieldDescriptors, name string) protoreflect.FieldDescriptor {
+	if f := fields.ByName(protoreflect.Name(name)); f != nil {
+		return f
+	}
+	return fields.ByJSONName(name)
 }
 
 func kindName(f protoreflect.FieldDescriptor) string {

@@ -26,6 +26,7 @@ type call struct {
 	keyHint  string
 	replayed bool
 	slot     *slot
+	told     bool // its log line is written
 	// paymentID is the payment's that the request is about, once it is known. A purchase may learn it after its client has left.
 	paymentID atomic.Pointer[string]
 

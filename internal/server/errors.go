@@ -132,6 +132,9 @@ func readRows() map[paymentsv1.Reason]row {
 // errNoAuth: the API key is missing, unknown or revoked. Which one is not told.
 var errNoAuth = errors.New("no valid API key")
 
+// errNoCertificate: the connection showed no client certificate, and one is needed.
+var errNoCertificate = errors.New("no client certificate")
+
 // panicError is a panic that was caught, with where it happened.
 type panicError struct {
 	value any
@@ -154,6 +157,8 @@ func classify(ctx context.Context, err error) *problem {
 	switch {
 	case errors.As(err, &told):
 		return told
+	case errors.Is(err, errNoCertificate):
+		return &problem{reason: paymentsv1.Reason_UNAUTHENTICATED, detail: "This service needs a client certificate.", cause: err}
 	case errors.Is(err, errNoAuth):
 		return &problem{reason: paymentsv1.Reason_UNAUTHENTICATED, cause: err}
 	case errors.Is(err, idempotency.ErrNoKey):

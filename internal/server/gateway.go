@@ -89,10 +89,11 @@ func forwardError(w http.ResponseWriter, r *http.Request, md metadata.MD, err er
 		}
 	}
 	var p *problem
-	if !errors.As(err, &p) { // the gateway's own, or the gRPC library's
-		p = problemOf(status.Convert(err))
+	if errors.As(err, &p) {
+		refuse(w, r, &forwarded{p})
+		return
 	}
-	refuse(w, r, &forwarded{p})
+	refuse(w, r, problemOf(status.Convert(err))) // the gateway's own, of which nobody has told
 }
 
 // forwarded marks a problem that observe has told already, in its log line too.

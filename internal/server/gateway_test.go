@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/metric/noop"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -45,6 +46,10 @@ func newLate(t *testing.T) (http.Handler, <-chan error) {
 	auth.lookUp = func(context.Context, [32]byte) (int64, bool, error) { return 7, true, nil }
 	s := &Server{log: slog.New(slog.DiscardHandler), load: &load{most: 10}, deadlines: deadlines{def: 10 * time.Second, max: 30 * time.Second},
 		auth: auth, ready: newReadiness(nil, slog.New(slog.DiscardHandler))}
+	var err error
+	if s.metrics, err = newMetrics(noop.NewMeterProvider().Meter("test"), s.load, newReadOnly(t.Context(), false, s.log)); err != nil {
+		t.Fatal(err)
+	}
 	gateway, err := newGateway(t.Context(), lateService{left: left}, s.refuse)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -18,10 +19,10 @@ import (
 
 // interceptors returns what every call passes, in this order:
 //
-//  1. recoverPanic, for the next one's own faults: a fault here must not end the process and all the payments in it.
+//  1. lastResort, for the next one's own faults: a fault here must not end the process and all the payments in it.
 //  2. observe: one log line and one measurement per call, whatever comes of it. So it stands before all that can refuse, and
 //     it is where an error becomes a status.
-//  3. recoverPanic again: inside observe, so that the line tells of the panic.
+//  3. recoverPanic: inside observe, so that the line tells of the panic.
 //  4. limitLoad: a server that has all it can do must say so before it does anything.
 //  5. limitTime: what follows may ask the database, and must not do so for ever.
 //  6. authenticate: nobody but a caller that is known learns anything of the rules or costs more than this, and no caller more
@@ -29,7 +30,7 @@ import (
 //  7. check: the handler gets valid requests alone.
 func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
-		recoverPanic,
+		s.lastResort,
 		s.observe,
 		recoverPanic,
 		s.limitLoad,
@@ -37,6 +38,16 @@ func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
 		s.authenticate,
 		check,
 	}
+}
+
+// lastResort is recoverPanic where nobody else tells of it.
+func (s *Server) lastResort(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	resp, err := recoverPanic(ctx, req, info, next)
+	var panicked *panicError
+	if errors.As(err, &panicked) && !callOf(ctx).told {
+		s.log.ErrorContext(ctx, "panic while a request was told of", "panic", fmt.Sprint(panicked.value), "stack", string(panicked.stack))
+	}
+	return resp, err
 }
 
 func recoverPanic(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {

@@ -119,6 +119,7 @@ func (s *Server) observe(ctx context.Context, req any, info *grpc.UnaryServerInf
 func (s *Server) tell(ctx context.Context, method string, p *problem, took time.Duration) {
 	method = strings.TrimPrefix(method, "/"+paymentsv1.PaymentService_ServiceDesc.ServiceName+"/")
 	c, end := callOf(ctx), outcomeOf(ctx, p, took)
+	c.told = true
 	code, reason := codeOf(p)
 	labels := attribute.NewSet(attribute.String("method", method), attribute.String("face", string(c.face)),
 		attribute.String("code", code), attribute.String("reason", reason), attribute.String("outcome", string(end)))

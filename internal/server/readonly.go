@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +43,8 @@ func (r *readOnly) set(ctx context.Context, on bool) {
 
 func refusedReadOnly() *problem {
 	p := retryLater(paymentsv1.Reason_UNAVAILABLE, readOnlyRetry, errReadOnly)
-	p.detail = "The service takes no new purchases at present. Nothing was charged."
+	// "Nothing was charged" would be a lie: an earlier request under the key may have charged, and its answer may have been lost.
+	p.detail = "The service takes no new purchases at present. This request charged nothing; an earlier one under the same key may have."
 	return p
 }
 
@@ -53,11 +57,22 @@ func (s *service) replayOnly(ctx context.Context, p payment.Purchase) (payment.A
 	return answer, err
 }
 
+// privateName reports whether a Host is an address, or a name that no public DNS has.
+func privateName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || !strings.Contains(host, ".")
+}
+
 // unlessReadOnly refuses what next would write.
 func (s *Server) unlessReadOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.readOnly.is.Load() {
-			s.refuse(w, r, refusedReadOnly())
+			p := refusedReadOnly()
+			p.detail = "The service takes no events at present. Send this one again."
+			s.refuse(w, r, p)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -65,7 +80,8 @@ func (s *Server) unlessReadOnly(next http.Handler) http.Handler {
 }
 
 // readOnlyRoutes let whoever is on call see and switch the mode of this one server, on the admin port: GET tells it, PUT turns it
-// on, DELETE off. Every answer says what it is afterwards.
+// on, DELETE off. Every answer says what it is afterwards. It is not switched under a name that somebody in the Internet could
+// have for this address: that would be a page in somebody's browser (DNS rebinding).
 func (s *Server) readOnlyRoutes(mux *http.ServeMux) {
 	tell := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -75,6 +91,10 @@ func (s *Server) readOnlyRoutes(mux *http.ServeMux) {
 	}
 	change := func(on bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
+			if !privateName(r.Host) {
+				http.Error(w, "use an IP address, localhost or a name without a dot", http.StatusMisdirectedRequest)
+				return
+			}
 			s.readOnly.set(r.Context(), on)
 			tell(w, r)
 		}

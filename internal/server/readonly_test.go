@@ -40,7 +40,8 @@ func (o outcome) refusedReadOnly(t *testing.T, f face) {
 	if f == overREST {
 		code, status = codes.OK, http.StatusServiceUnavailable
 	}
-	if o.Reason != "UNAVAILABLE" || o.NextAction != retrySameKey || o.Code != code || o.HTTP != status || o.RetryAfter < 5*time.Second {
+	const detail = "The service takes no new purchases at present. This request charged nothing; an earlier one under the same key may have."
+	if o.Detail != detail || o.Reason != "UNAVAILABLE" || o.NextAction != retrySameKey || o.Code != code || o.HTTP != status || o.RetryAfter < 5*time.Second {
 		t.Errorf("%s: %+v", f, o)
 	}
 }

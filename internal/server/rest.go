@@ -107,7 +107,7 @@ func (s *Server) api(gateway http.Handler, body, query proto.Message) http.Handl
 			return
 		}
 		if s.lacksCertificate(r) {
-			s.refuse(w, r, errNoAuth)
+			s.refuse(w, r, errNoCertificate)
 			return
 		}
 		timeout, asked, err := parseTimeout(r.Header.Values("Grpc-Timeout"))

@@ -37,12 +37,12 @@ func (s *service) CreatePayment(ctx context.Context, req *paymentsv1.CreatePayme
 	purchase := payment.Purchase{
 		UserID: c.userID, Key: key, RPC: paymentsv1.PaymentService_CreatePayment_FullMethodName, Request: req,
 		OrderID: req.GetOrderId(), Amount: req.GetAmount(), Currency: req.GetCurrency(),
-		PaymentMethod: req.GetPaymentMethod(), Description: req.GetDescription(), Wait: s.wait(ctx),
+		PaymentMethod: req.GetPaymentMethod(), Description: req.GetDescription(),
 		Claimed: func(paymentID string) { c.paymentID.Store(&paymentID) },
 	}
-	create := s.flow.Create
-	if s.readOnly.is.Load() {
-		create = s.replayOnly
+	create := s.replayOnly
+	if !s.readOnly.is.Load() {
+		create, purchase.Wait = s.flow.Create, s.wait(ctx)
 	}
 	answer, err := s.attended(ctx, func(ctx context.Context) (payment.Answer, error) { return create(ctx, purchase) })
 	if err != nil {
@@ -81,8 +81,20 @@ func (s *service) attended(ctx context.Context, flow func(context.Context) (paym
 	case r := <-done: // both were ready
 		return r.answer, r.err
 	default:
+		s.unattended.Go(func() { s.tellLate(ctx, (<-done).err) })
 		return payment.Answer{}, ctx.Err()
 	}
+}
+
+// tellLate logs what became of a purchase that ended after its caller was answered: else a panic, or a charge that could not be recorded,
+// would be known to nobody.
+func (s *service) tellLate(ctx context.Context, err error) {
+	if err == nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	p := classify(ctx, err)
+	s.log.LogAttrs(ctx, levelOf(p), "a purchase ended after its caller's time", lineOf(callOf(ctx), p, p.document().Reason)...)
 }
 
 // reply answers with what is stored, the first time as every time after.

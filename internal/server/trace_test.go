@@ -196,6 +196,16 @@ func TestOnePurchaseIsOneTraceFromTheClientToTheWebhook(t *testing.T) {
 // logged returns the line that a trace has with a message.
 func logged(t *testing.T, traceID, message string) map[string]any {
 	t.Helper()
+	line := findLogged(t, traceID, message)
+	if line == nil {
+		t.Errorf("the trace has no line %q", message)
+	}
+	return line
+}
+
+// findLogged is logged for a line that may not be there yet: nil then.
+func findLogged(t *testing.T, traceID, message string) map[string]any {
+	t.Helper()
 	suite.mu.Lock()
 	defer suite.mu.Unlock()
 	for text := range strings.Lines(suite.log.String()) {
@@ -210,7 +220,6 @@ func logged(t *testing.T, traceID, message string) map[string]any {
 			return line
 		}
 	}
-	t.Errorf("the trace has no line %q", message)
 	return nil
 }
 
