@@ -19,6 +19,7 @@ import (
 	"chargeonce/internal/mysql"
 	"chargeonce/internal/payment"
 	"chargeonce/internal/psp"
+	"chargeonce/internal/server"
 )
 
 // tableRow is a row of the design's error table, written out here once more: the code reads it from the contract.
@@ -255,16 +256,20 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newCrowded has a PSP with one slot, which is taken until the test ends.
+// newCrowded has a PSP with one slot, which is taken until the test ends, however long that takes on a busy machine.
 func newCrowded(t *testing.T, db *mysql.TestDB) *env {
 	t.Helper()
-	e := newEnv(t, options{db: db, psp: psp.Config{Slots: 1, SlotWait: time.Millisecond, AttemptTimeout: time.Minute, SlowAfter: 50 * time.Second}})
+	e := newEnv(t, options{
+		db:     db,
+		server: server.Config{MaxDeadline: 10 * time.Minute},
+		psp:    psp.Config{Slots: 1, SlotWait: time.Millisecond, AttemptTimeout: 9 * time.Minute, SlowAfter: 8 * time.Minute},
+	})
 	if err := e.sim.SetFaults(gatewaysim.Faults{Rules: []gatewaysim.Rule{{Fault: gatewaysim.Hang}}}); err != nil {
 		t.Fatal(err)
 	}
 	var holder sync.WaitGroup
 	holder.Go(func() {
-		e.send(overGRPC, sending{keys: []string{unique("holder")}, timeout: 25 * time.Second, message: purchase("holder")})
+		e.send(overGRPC, sending{keys: []string{unique("holder")}, timeout: 9 * time.Minute, message: purchase("holder")})
 	})
 	t.Cleanup(func() {
 		if err := e.sim.ClearFaults(); err != nil { // which answers the hung one
