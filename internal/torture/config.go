@@ -141,10 +141,8 @@ func (c Config) serveArgs(n int) []string {
 	if c.Guard {
 		args = append(args, "--one-payment-per-order")
 	}
-	if c.Coalesce == CoalesceAll || c.Coalesce == CoalesceMixed && n > 0 {
-		args = append(args, "--coalesce")
-	}
-	return args
+	coalesce := c.Coalesce == CoalesceAll || c.Coalesce == CoalesceMixed && n > 0
+	return append(args, fmt.Sprintf("--coalesce=%t", coalesce))
 }
 
 // What a server may hold open at the most; the leak check knows them too.
