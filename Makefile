@@ -40,7 +40,7 @@ torture: build ## Attack it for a minute with clients and faults, then check eve
 
 .PHONY: bench
 bench: build ## Measure payments per second, latency and CPU beside the bare SQL (BENCH=--quick: some minutes)
-	@MYSQL_DSN= CHARGEONCE_MYSQL_DIR=$(CURDIR)/.local/mysql-bench CHARGEONCE_MYSQL_PORT=3317 CHARGEONCE_MYSQL_BUFFER_POOL=4G \
+	@MYSQL_DSN= CHARGEONCE_MYSQL_DIR=$(CURDIR)/.local/mysql-bench CHARGEONCE_MYSQL_PORT=3317 CHARGEONCE_MYSQL_BUFFER_POOL=4G CHARGEONCE_MYSQL_REDO_LOG=4G \
 	  deploy/mysql/with bin/lab bench $(BENCH)
 
 .PHONY: lab

@@ -54,7 +54,6 @@ type serveCmd struct {
 // Run serves until ctx ends, and then until what was begun has ended.
 func (c serveCmd) Run(ctx context.Context, g *globals, tel *telemetry.Telemetry) (err error) {
 	log := tel.Log
-	collectLess()
 	pageKey, err := c.PageToken.key()
 	if err != nil {
 		return err

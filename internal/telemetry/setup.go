@@ -73,8 +73,11 @@ func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 		log.Warn("OpenTelemetry reports a fault", "error", err)
 	}))
 	return &Telemetry{
-		Log:      log,
-		Metrics:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}),
+		Log: log,
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+			EnableOpenMetrics: true, // which carries exemplars: from a slow request's bucket to its trace
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		}),
 		shutdown: []func(context.Context) error{stopTracers, meters.Shutdown},
 	}, nil
 }
