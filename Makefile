@@ -27,7 +27,7 @@ down: ## End what `make up` started
 
 .PHONY: test
 test: ## Run all tests, with the race detector, on a MySQL that it starts
-	@deploy/mysql/with go test -race -timeout 10m ./...
+	@deploy/mysql/with go test -race -timeout 10m -parallel 4 ./... # most of them wait most of the time
 	@go test -C internal/tools -count=1 ./... # anew each time: what they read lies outside their module, and Go would not see that it changed
 
 .PHONY: proof
