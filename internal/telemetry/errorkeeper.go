@@ -52,7 +52,7 @@ func (k *errorKeeper) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
 		return
 	}
 	k.mu.Lock()
-	// The parent may be one that came over the wire and is open in this process nevertheless: the gateway calls over gRPC.
+	// A parent of another process is not among the open ones: the span begins a group then.
 	g := k.open[s.Parent().SpanID()]
 	if g == nil || g.trace != id.TraceID() {
 		g = &group{trace: id.TraceID(), open: map[trace.SpanID]struct{}{}}
