@@ -27,9 +27,6 @@ type row struct {
 	advice     string // what to do
 }
 
-// retry reports whether the client is to send the same again, and so has to be told when.
-func (r row) retry() bool { return r.nextAction == "retry_same_key" }
-
 // words says each reason in English: title, detail, advice.
 var words = map[paymentsv1.Reason][3]string{
 	paymentsv1.Reason_IDEMPOTENCY_KEY_MISSING: {"No Idempotency-Key",

@@ -109,7 +109,7 @@ func TestAStatusWithoutAReasonGetsASafeOne(t *testing.T) {
 			reason = paymentsv1.Reason_INTERNAL
 		}
 		p := problemOf(status.New(code, "an inner text"))
-		if p.reason != reason || p.text() == "an inner text" || (p.retryAfter > 0) != p.row().retry() {
+		if p.reason != reason || p.text() == "an inner text" || (p.retryAfter > 0) != (p.row().nextAction == "retry_same_key") {
 			t.Errorf("%s: %s, %q, wait %v; want %s", code, p.reason, p.text(), p.retryAfter, reason)
 		}
 	}

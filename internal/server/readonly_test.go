@@ -156,6 +156,13 @@ func TestAServerMayStartInReadOnlyMode(t *testing.T) {
 	_, key, got := e.create(overGRPC, "", purchase("o"))
 	got.refusedReadOnly(t, overGRPC)
 	e.untouched(key)
+
+	header := e.header(unique("waiting"))
+	header.Set("Prefer", "wait=5")
+	got = e.rest(http.MethodPost, "/payments", header, `{"order_id":"o","amount":1,"currency":"EUR","payment_method":"tok_visa"}`)
+	if applied := got.Header.Values("Preference-Applied"); len(applied) > 0 || got.HTTP != http.StatusServiceUnavailable {
+		t.Errorf("it says that it waits (%v), and does not: %d", applied, got.HTTP)
+	}
 }
 
 // A web page that somebody on call has open reaches what listens on 127.0.0.1 as well.
@@ -167,10 +174,22 @@ func TestAPageInABrowserSwitchesNothing(t *testing.T) {
 			t.Errorf("%v: %d %s", header, status, body)
 		}
 	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+e.addrs.Admin+"/admin/read-only", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "rebound.example:9091" // a name of the page's own that was made to lead here
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("under a public name: %s, %v", resp.Status, err)
+	}
 	if got := e.admin(http.MethodGet, "/admin/read-only"); strings.Contains(got, "true") {
 		t.Errorf("it was switched: %s", got)
 	}
-	if resp, _ := e.do(http.MethodPut, "/admin/read-only", nil, io.NopCloser(strings.NewReader(""))); resp.StatusCode != http.StatusNotFound {
+	if resp, _ = e.do(http.MethodPut, "/admin/read-only", nil, io.NopCloser(strings.NewReader(""))); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("on the REST port: %s", resp.Status)
 	}
 }
