@@ -1,59 +1,13 @@
 package reconcile
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-)
 
-// collected reads every instrument as lines "name{labels} value"; of a histogram the value is its count.
-func collected(t *testing.T, reader *sdkmetric.ManualReader) []string {
-	t.Helper()
-	var data metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &data); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	line := func(name string, labels attribute.Set, value any) {
-		var values []string
-		for _, kv := range labels.ToSlice() {
-			values = append(values, kv.Value.String())
-		}
-		lines = append(lines, fmt.Sprintf("%s{%s} %v", strings.TrimPrefix(name, "chargeonce.reconcile."), strings.Join(values, " "), value))
-	}
-	for _, scope := range data.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			switch d := m.Data.(type) {
-			case metricdata.Histogram[float64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Count)
-				}
-			case metricdata.Sum[int64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Value)
-				}
-			case metricdata.Gauge[int64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Value)
-				}
-			case metricdata.Gauge[float64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Value)
-				}
-			default:
-				t.Fatalf("%s is a %T", m.Name, m.Data)
-			}
-		}
-	}
-	slices.Sort(lines)
-	return lines
-}
+	"chargeonce/internal/telemetry/metrictest"
+)
 
 // What passes did adds up.
 func TestMetricsTellWhatPassesDid(t *testing.T) {
@@ -85,7 +39,7 @@ func TestMetricsTellWhatPassesDid(t *testing.T) {
 		"outcomes{unknown stuck} 6", "outcomes{written statement} 1",
 		"passes{clean} 1", "passes{could_not_run} 2", "passes{needs_person} 2",
 	}
-	if diff := cmp.Diff(want, collected(t, reader)); diff != "" {
+	if diff := cmp.Diff(want, metrictest.Lines(t, reader, metrictest.Options{Prefix: "chargeonce.reconcile."})); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }

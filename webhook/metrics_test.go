@@ -7,22 +7,19 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"chargeonce/internal/mysql"
 	"chargeonce/internal/payment"
 	"chargeonce/internal/psp"
 	"chargeonce/internal/telemetry"
+	"chargeonce/internal/telemetry/metrictest"
 )
 
 // applies is a flow to which every charge but those of amount 13 is news.
@@ -33,45 +30,6 @@ func (applies) Apply(_ context.Context, _ mysql.Querier, c psp.Charge) (payment.
 		return payment.Applied{}, payment.ErrNotOurs
 	}
 	return payment.Applied{Changed: true}, nil
-}
-
-// collected reads every instrument as lines "name{labels} value"; of a histogram the value is its count and its sum.
-func collected(t *testing.T, reader *sdkmetric.ManualReader) []string {
-	t.Helper()
-	var data metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &data); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	line := func(name string, labels attribute.Set, value string) {
-		var values []string
-		for _, kv := range labels.ToSlice() {
-			values = append(values, kv.Value.String())
-		}
-		lines = append(lines, fmt.Sprintf("%s{%s} %s", strings.TrimPrefix(name, "chargeonce.webhook."), strings.Join(values, " "), value))
-	}
-	for _, scope := range data.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			switch d := m.Data.(type) {
-			case metricdata.Histogram[float64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, fmt.Sprintf("%d, %.0f s in all", p.Count, p.Sum))
-				}
-			case metricdata.Sum[int64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, strconv.FormatInt(p.Value, 10))
-				}
-			case metricdata.Gauge[int64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, strconv.FormatInt(p.Value, 10))
-				}
-			default:
-				t.Fatalf("%s is a %T", m.Name, m.Data)
-			}
-		}
-	}
-	slices.Sort(lines)
-	return lines
 }
 
 // Deliveries are counted by what became of them; the skew is measured of those alone that were believed; what waits and what is
@@ -137,7 +95,7 @@ func TestMetricsTellOutcomesSkewAndBacklog(t *testing.T) {
 			"inbox{charged_after_refusal} 0", "inbox{dead} 1", "inbox{failed} 0",
 			"skew{} 4, 100 s in all",
 		}
-		if diff := cmp.Diff(want, collected(t, reader)); diff != "" {
+		if diff := cmp.Diff(want, metrictest.Lines(t, reader, metrictest.Options{Prefix: "chargeonce.webhook.", Sums: true})); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
 		}
 	})

@@ -1,11 +1,9 @@
 package psp
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sort"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,56 +15,12 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-)
 
-// collected reads every instrument as lines "name{labels} value"; of a histogram the value is its count.
-func collected(t *testing.T, reader *sdkmetric.ManualReader) []string {
-	t.Helper()
-	var data metricdata.ResourceMetrics
-	if err := reader.Collect(context.Background(), &data); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	line := func(name string, labels attribute.Set, value any) {
-		var parts []string
-		for _, kv := range labels.ToSlice() {
-			if kv.Key != "psp.client" {
-				parts = append(parts, kv.Value.String())
-			}
-		}
-		lines = append(lines, fmt.Sprintf("%s{%s} %v", strings.TrimPrefix(name, "chargeonce.psp."), strings.Join(parts, " "), value))
-	}
-	for _, scope := range data.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			switch d := m.Data.(type) {
-			case metricdata.Histogram[float64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Count)
-				}
-			case metricdata.Sum[int64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Value)
-				}
-			case metricdata.Gauge[int64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Value)
-				}
-			case metricdata.Gauge[float64]:
-				for _, p := range d.DataPoints {
-					line(m.Name, p.Attributes, p.Value)
-				}
-			default:
-				t.Fatalf("%s is a %T", m.Name, m.Data)
-			}
-		}
-	}
-	sort.Strings(lines)
-	return lines
-}
+	"chargeonce/internal/telemetry/metrictest"
+)
 
 func TestMetricsAndSpansTellWhatHappenedAndNeverTheKey(t *testing.T) {
 	t.Parallel()
@@ -106,7 +60,7 @@ func TestMetricsAndSpansTellWhatHappenedAndNeverTheKey(t *testing.T) {
 			"slots.used{} 0",
 			"slow_calls{charge} 1",
 		}
-		if diff := cmp.Diff(want, collected(t, reader)); diff != "" {
+		if diff := cmp.Diff(want, metrictest.Lines(t, reader, metrictest.Options{Prefix: "chargeonce.psp.", Without: []attribute.Key{"psp.client"}})); diff != "" {
 			t.Errorf("want (-), got (+):\n%s", diff)
 		}
 
@@ -139,7 +93,7 @@ func TestMetricsAndSpansTellWhatHappenedAndNeverTheKey(t *testing.T) {
 		}
 
 		c.Close()
-		for _, line := range collected(t, reader) {
+		for _, line := range metrictest.Lines(t, reader, metrictest.Options{Prefix: "chargeonce.psp.", Without: []attribute.Key{"psp.client"}}) {
 			if strings.HasPrefix(line, "slots") || strings.HasPrefix(line, "breaker") || strings.HasPrefix(line, "retry_budget") {
 				t.Errorf("after Close: %s", line)
 			}
